@@ -1,0 +1,36 @@
+# One function per kind of target. A target names its exact dependencies; nothing is inherited from a folder.
+
+# attend_add_library(NAME ALIAS attend::x HEADERS ... SOURCES ... DEPS ... [PRIVATE_DEPS ...])
+# HEADERS are the public ones, in a file set, so that CMAKE_VERIFY_INTERFACE_HEADER_SETS proves that each compiles alone.
+function(attend_add_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "ALIAS" "HEADERS;SOURCES;DEPS;PRIVATE_DEPS")
+  add_library(${name} STATIC)
+  add_library(${arg_ALIAS} ALIAS ${name})
+  target_sources(${name}
+    PRIVATE ${arg_SOURCES}
+    PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
+  target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE attend_warnings ${arg_PRIVATE_DEPS})
+endfunction()
+
+# attend_add_executable(NAME SOURCES ... DEPS ...)
+function(attend_add_executable name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS")
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE attend_warnings ${arg_DEPS})
+endfunction()
+
+# attend_add_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT seconds])
+# One ctest entry per program; GoogleTest's main is linked in.
+function(attend_add_test name)
+  if(NOT ATTEND_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;DEPS;LABELS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE attend_warnings ${arg_DEPS} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
