@@ -47,9 +47,9 @@ class ChildProcess {
  public:
   struct Options {
     // The program's path and its arguments.
-    std::vector<std::string> command;
+    std::vector<std::string> command = {};
     // NAME=value, added to this process's own environment, less its ATTEND_* variables.
-    std::vector<std::string> environment;
+    std::vector<std::string> environment = {};
     // The soft limit of open descriptors (RLIMIT_NOFILE); 0 leaves it.
     int64_t max_open_files = 0;
   };

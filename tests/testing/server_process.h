@@ -35,9 +35,9 @@ class ServerProcess {
  public:
   struct Options {
     // Beyond --grpc_address, --http_address (127.0.0.1:0 each, unless given here) and --ready_file.
-    std::vector<std::string> flags;
+    std::vector<std::string> flags = {};
     // NAME=value.
-    std::vector<std::string> environment;
+    std::vector<std::string> environment = {};
     absl::Duration start_timeout = absl::Seconds(60);
     int64_t max_open_files = 0;  // the soft limit; 0 leaves it
   };
