@@ -1,0 +1,45 @@
+// From the tensors of a request to the shape of an attention problem, and from the problem's own words back to the
+// request's.
+#ifndef ATTEND_SERVER_TENSOR_CODEC_H_
+#define ATTEND_SERVER_TENSOR_CODEC_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "attend/v1/attention.pb.h"
+#include "core/attention_problem.h"
+#include "core/element_type.h"
+
+namespace attend::server {
+
+// The shape and type that query, key and value have in common.
+struct TensorShapes {
+  core::AttentionShape shape;
+  core::ElementType type = core::ElementType::kFloat32;
+};
+
+// INVALID_ARGUMENT with a Violation whose field is a path ("key.shape[1]"): a tensor that is absent, a type that is not
+// a float or not the query's, a rank other than 4, a negative length, shapes that do not agree. Heads that do not divide
+// and dims out of range are left to core::AttentionProblem::Create.
+absl::StatusOr<TensorShapes> ReadTensorShapes(const v1::AttendRequest& request, core::Layout layout);
+
+// INVALID_ARGUMENT if `actual` bytes are not what tensor `name` ("query") needs.
+absl::Status CheckByteCount(absl::string_view name, int64_t actual, int64_t expected);
+
+// A violation that core found, said in the words of the request: "head_dim" is "query.shape[3]", "key_lengths[2]" is
+// "options.key_lengths[2]". Statuses without a violation pass unchanged.
+absl::Status InWireTerms(const absl::Status& status, core::Layout layout);
+
+// The lengths of the axes of the results, outermost first.
+std::vector<int64_t> OutputShape(const core::AttentionProblem& problem);
+std::vector<int64_t> WeightsShape(const core::AttentionProblem& problem);
+std::vector<int64_t> LogsumexpShape(const core::AttentionProblem& problem);
+
+v1::DataType ToDataType(core::ElementType type);
+
+}  // namespace attend::server
+
+#endif  // ATTEND_SERVER_TENSOR_CODEC_H_
