@@ -39,9 +39,9 @@ enum class CausalAlignment {
 
 struct AttentionOptions {
   Layout layout = Layout::kBHND;
-  std::optional<float> scale;  // finite; 1 / sqrt(head_dim) if absent
+  std::optional<float> scale = {};  // finite; 1 / sqrt(head_dim) if absent
   CausalAlignment causal = CausalAlignment::kNone;
-  std::vector<int64_t> key_lengths;  // empty, or [batch], each in [0, key_length]
+  std::vector<int64_t> key_lengths = {};  // empty, or [batch], each in [0, key_length]
 };
 
 // What is computed besides the output. Asking for more changes no bit of the output.
@@ -60,9 +60,15 @@ struct Strides {
 // An immutable value. Every byte count and stride below is known not to overflow int64.
 class AttentionProblem {
  public:
-  // INVALID_ARGUMENT with a Violation (core/violation.h) whose field is a member's name above ("kv_heads",
-  // "key_lengths[2]", "scale"), for: a negative length, zero heads or dims, a dim over kMaxHeadDim, heads that do not
-  // divide, key_lengths of the wrong count or out of range, a scale that is not finite, a size that overflows.
+  // INVALID_ARGUMENT with a Violation (core/violation.h) whose field is a member's name above or below, for:
+  //   LENGTH_OUT_OF_RANGE      a negative batch, query_length or key_length
+  //   HEADS_OUT_OF_RANGE       query_heads or kv_heads below 1
+  //   DIM_OUT_OF_RANGE         head_dim or value_dim outside [1, kMaxHeadDim]
+  //   HEADS_NOT_DIVISIBLE      query_heads that kv_heads does not divide (field query_heads)
+  //   SCALE_NOT_FINITE         a NaN or infinite scale
+  //   KEY_LENGTHS_COUNT        key_lengths neither empty nor [batch]
+  //   KEY_LENGTH_OUT_OF_RANGE  one of them outside [0, key_length] (field key_lengths[2])
+  //   SIZE_OVERFLOW            more than 2^63 - 1 bytes of query, key, value, output, weights or logsumexp (the field)
   static absl::StatusOr<AttentionProblem> Create(const AttentionShape& shape, ElementType type,
                                                  AttentionOptions options = {}, ResultSelection results = {});
 
@@ -70,7 +76,7 @@ class AttentionProblem {
   ElementType type() const { return type_; }
   const AttentionOptions& options() const { return options_; }
   const ResultSelection& results() const { return results_; }
-  float scale() const { return scale_; }                        // the default filled in
+  float scale() const { return scale_; }                                       // the default filled in
   int64_t group_size() const { return shape_.query_heads / shape_.kv_heads; }  // query heads per kv head
 
   // The keys of batch element b: key_lengths[b], or key_length.

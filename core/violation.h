@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace attend::core {
 
@@ -14,7 +15,7 @@ struct Violation {
   std::string field;   // which: a word of the vocabulary ("head_dim") in core, a path ("query.shape[3]") on the wire
   std::string reason;  // an UPPER_SNAKE word from the list in docs/protocol.md: "DIM_OUT_OF_RANGE"
   std::string value;   // what it is: "0"
-  std::string limit;   // what it must be: "[1, 1024]"
+  std::string limit;   // what it must be: "in [1, 1024]"
 };
 
 // INVALID_ARGUMENT whose message is `message` and whose payload is `violation`. Messages give field, value and limit:
