@@ -11,7 +11,8 @@
 
 namespace attend::wire {
 
-// A sequence of slices. Copying it copies references, never bytes. A value: not thread-safe, but copies are independent.
+// A sequence of slices. Copying it copies references, never bytes. A value: not thread-safe, but copies are
+// independent.
 class BulkBytes {
  public:
   BulkBytes() = default;
@@ -31,7 +32,8 @@ class BulkBytes {
   const std::vector<grpc::Slice>& slices() const { return slices_; }
 
   void Append(grpc::Slice slice);
-  void Clear();
+  // Hands the slices over; this value is empty then.
+  std::vector<grpc::Slice> Release();
 
   // The bytes in place, if they lie in one slice at an address that is a multiple of `alignment`; else, or if there are
   // none, null. Valid as long as this value, or one moved from it, lives and is not changed.

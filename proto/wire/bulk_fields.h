@@ -7,8 +7,8 @@
 
 namespace attend::wire {
 
-// A field on the way to bulk bytes: either a singular bytes field that holds them, or a singular message field with such
-// fields inside it.
+// A field on the way to bulk bytes: either a singular bytes field that holds them, or a singular message field with
+// such fields inside it.
 struct BulkField {
   uint32_t number = 0;
   int bulk_index = -1;                // of a bytes field: its place among the bulk fields of the message; else -1

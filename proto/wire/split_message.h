@@ -1,7 +1,7 @@
 // Takes a message apart: bulk bytes stay where they arrived, the rest becomes a small message for the generated parser.
 //
-// Why not the generated parser alone: it would copy tens of megabytes into a std::string on the thread that calls it, and
-// the tensors would have to be copied once more to be aligned.
+// Why not the generated parser alone: it would copy tens of megabytes into a std::string on the thread that calls it,
+// and the tensors would have to be copied once more to be aligned.
 #ifndef ATTEND_PROTO_WIRE_SPLIT_MESSAGE_H_
 #define ATTEND_PROTO_WIRE_SPLIT_MESSAGE_H_
 
@@ -28,8 +28,8 @@ struct SplitParts {
 };
 
 // Splits the message in `slices`, wherever they are cut. Takes time in proportion to the number of slices and of small
-// bytes, not to the bulk. As proto3 has it: the last occurrence of a bulk field wins, occurrences of a message field are
-// merged, a field with another wire type than its own is an unknown field (and stays in `small`).
+// bytes, not to the bulk. As proto3 has it: the last occurrence of a bulk field wins, occurrences of a message field
+// are merged, a field with another wire type than its own is an unknown field (and stays in `small`).
 //
 // INVALID_ARGUMENT: the bytes are no message: a varint or a field that ends beyond its message, field number 0, an end
 // of a group that did not start, a wire type that does not exist. What remains to be found wrong in `small` is found by
