@@ -1,8 +1,8 @@
 // The threads that compute. All jobs share them tile by tile: no batching delay, no head-of-line blocking.
 //
-// Shares. Each job has a weight, 2^((5 - priority) / 2). Before every tile a worker takes the job whose work done so far,
-// divided by its weight, is smallest (start-time fair queueing, Goyal et al. 1996); a new job starts level with the
-// least-served active one, so it can neither starve others nor be starved. A job of one tile is done after at most
+// Shares. Each job has a weight, 2^((5 - priority) / 2). Before every tile a worker takes the job whose work done so
+// far, divided by its weight, is smallest (start-time fair queueing, Goyal et al. 1996); a new job starts level with
+// the least-served active one, so it can neither starve others nor be starved. A job of one tile is done after at most
 // 2 + (active jobs) foreign tiles per worker.
 //
 // Sleep. A worker without work waits on a futex (std::atomic::wait); a submission wakes as many as it has tiles for.
@@ -23,16 +23,17 @@ namespace attend::core {
 
 // Where a job's time went, by the pool's clock.
 struct JobTimings {
-  absl::Duration queue;    // from Submit to the first tile
-  absl::Duration pack;     // of the time from first to last tile, the workers' share spent packing
-  absl::Duration compute;  // the rest of it
+  absl::Duration queue;       // from Submit to the first tile
+  absl::Duration pack;        // of the time from first to last tile, the workers' share spent packing
+  absl::Duration compute;     // the rest of it
+  absl::Duration busy;        // worker time in its tiles, all workers together
   int64_t multiply_adds = 0;  // of the tiles that ran
 };
 
 class ComputePool {
  public:
   struct Options {
-    int workers = 1;                       // at least 1
+    int workers = 1;                        // at least 1
     const Clock* clock = &Clock::Steady();  // outlives the pool
   };
 
@@ -43,8 +44,8 @@ class ComputePool {
     int priority = 5;
     // Looked at between tiles.
     absl::Time deadline = absl::InfiniteFuture();
-    // Called exactly once, on a worker, with OK, the source's own status, CANCELLED or DEADLINE_EXCEEDED. Must not block;
-    // may call the pool.
+    // Called exactly once, on a worker, with OK, the source's own status, CANCELLED or DEADLINE_EXCEEDED. Must not
+    // block; may call the pool.
     std::function<void(const absl::Status&, const JobTimings&)> done;
   };
   using JobId = uint64_t;  // never 0, never used twice
