@@ -28,6 +28,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "attend/v1/attention.pb.h"
 #include "client/error_details.h"
@@ -59,10 +60,10 @@ struct AttendRequest {
   TensorView query;
   TensorView key;
   TensorView value;
-  v1::AttentionOptions options;    // all but mask and bias, which are below; one that is set here is an error
-  std::optional<TensorView> mask;  // options.mask
-  std::optional<TensorView> bias;  // options.bias
-  v1::ResultSelection results;
+  attend::v1::AttentionOptions options;  // all but mask and bias, which are below; one that is set here is an error
+  std::optional<TensorView> mask;        // options.mask
+  std::optional<TensorView> bias;        // options.bias
+  attend::v1::ResultSelection results;
   std::string request_id;  // the server makes one if empty
   int32_t priority = 0;
 };
@@ -137,7 +138,7 @@ class Client {
   PendingCall AttendAsync(const AttendRequest& request, const CallOptions& call, AttendCallback done);
 
   // What the server is and can do.
-  absl::StatusOr<v1::GetServerInfoResponse> GetServerInfo(const CallOptions& call = {});
+  absl::StatusOr<attend::v1::GetServerInfoResponse> GetServerInfo(const CallOptions& call = {});
 
   // The health of `service` ("": the server as a whole).
   absl::StatusOr<Health> CheckHealth(const std::string& service = "", const CallOptions& call = {});

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace attend::client {
@@ -24,9 +23,6 @@ struct ErrorDetails {
 // The details that a status from Client carries; nothing if it carries none (OK, and failures that no server answered).
 // Thread-safe.
 std::optional<ErrorDetails> GetErrorDetails(const absl::Status& status);
-
-// Puts `details` into `status`, which must not be OK. For Client and for tests of code that reads details.
-void SetErrorDetails(const ErrorDetails& details, absl::Status& status);
 
 }  // namespace attend::client
 

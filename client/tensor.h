@@ -13,12 +13,12 @@
 namespace attend::client {
 
 // Bytes of one element: 4, 2, 2, 1 and 8 for FLOAT32, BFLOAT16, FLOAT16, BOOL and INT64; 0 for anything else.
-int64_t ElementBytes(v1::DataType type);
+int64_t ElementBytes(attend::v1::DataType type);
 
 // A tensor that is sent: dense, row-major, little-endian. The elements are not copied, so they must stay as they are
 // until the call is over (Client::Attend has returned, or the callback of AttendAsync has been called).
 struct TensorView {
-  v1::DataType data_type = v1::DATA_TYPE_UNSPECIFIED;
+  attend::v1::DataType data_type = attend::v1::DATA_TYPE_UNSPECIFIED;
   std::vector<int64_t> shape;
   std::span<const std::byte> data;  // product(shape) * ElementBytes(data_type); the server checks it
   // Optional: keeps `data` alive. A call whose tensors all have owners can end at its deadline even if the network
@@ -35,18 +35,19 @@ class Tensor {
   // No tensor: DATA_TYPE_UNSPECIFIED, no elements.
   Tensor() = default;
   // `data` is aligned to 16 bytes.
-  Tensor(v1::DataType data_type, std::vector<int64_t> shape, std::shared_ptr<const std::byte[]> data, size_t bytes);
+  Tensor(attend::v1::DataType data_type, std::vector<int64_t> shape, std::shared_ptr<const std::byte[]> data,
+         size_t bytes);
 
   // False for a result that was not asked for.
-  bool present() const { return data_type_ != v1::DATA_TYPE_UNSPECIFIED; }
-  v1::DataType data_type() const { return data_type_; }
+  bool present() const { return data_type_ != attend::v1::DATA_TYPE_UNSPECIFIED; }
+  attend::v1::DataType data_type() const { return data_type_; }
   const std::vector<int64_t>& shape() const { return shape_; }
   std::span<const std::byte> data() const { return {data_.get(), bytes_}; }
   // The elements of a FLOAT32 tensor; empty for every other type.
   std::span<const float> floats() const;
 
  private:
-  v1::DataType data_type_ = v1::DATA_TYPE_UNSPECIFIED;
+  attend::v1::DataType data_type_ = attend::v1::DATA_TYPE_UNSPECIFIED;
   std::vector<int64_t> shape_;
   std::shared_ptr<const std::byte[]> data_;  // shared: copies of a result cost nothing
   size_t bytes_ = 0;
