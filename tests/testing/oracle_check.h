@@ -1,0 +1,39 @@
+// Compares computed results with the oracle and says what is wrong with them.
+//
+//   const ProblemValues values = Generate(problem, /*seed=*/7);
+//   ... compute into `results` ...
+//   EXPECT_EQ(CheckResults(problem, values, results), absl::OkStatus());
+#ifndef ATTEND_TESTS_TESTING_ORACLE_CHECK_H_
+#define ATTEND_TESTS_TESTING_ORACLE_CHECK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/attention_problem.h"
+#include "tests/testing/oracle.h"
+#include "tests/testing/problem_values.h"
+
+namespace attend::testing {
+
+// The rows to check: all of them if the oracle then takes at most about `max_multiply_adds`, else the first, the last,
+// those beside multiples of 64, and rows chosen at random from `seed`, as many as fit.
+std::vector<RowPosition> ChooseRows(const core::AttentionProblem& problem, uint64_t seed, int64_t max_multiply_adds);
+
+// About a tenth of a second.
+inline constexpr int64_t kDefaultOracleWork = int64_t{1} << 24;
+
+// OK if every result of `problem` is what the contract says: output, weights and logsumexp within the tolerances on the
+// rows of ChooseRows, infinities and NaN where the oracle has them (NaN compares by kind, not by bits); and CheckMasks.
+// Else INTERNAL with, for each tensor that is wrong, how many elements are and the worst: its place, value, wanted
+// value, error and bound; the problem and the seed.
+absl::Status CheckResults(const core::AttentionProblem& problem, const ProblemValues& values,
+                          const ProblemResults& results, int64_t max_multiply_adds = kDefaultOracleWork);
+
+// What the masks alone decide, on every row: an excluded key's weight is exactly 0, a row that sees nothing has an
+// output of exactly 0 and a logsumexp of -inf, and the weights of any other sum to 1 unless they are NaN.
+absl::Status CheckMasks(const core::AttentionProblem& problem, const ProblemResults& results);
+
+}  // namespace attend::testing
+
+#endif  // ATTEND_TESTS_TESTING_ORACLE_CHECK_H_
