@@ -1,6 +1,8 @@
 # attend_add_proto_library(NAME ALIAS attend::x SOURCES a/b.proto ... [GRPC] [DEPS ...])
 # Generates C++ from .proto files given relative to proto/, into <build>/proto, and compiles it. Callers include it as
-# "attend/v1/attention.pb.h".
+# "attend/v1/attention.pb.h". The target generated_sources makes all of them without compiling any.
+add_custom_target(generated_sources)
+
 function(attend_add_proto_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "GRPC" "ALIAS" "SOURCES;DEPS")
   set(root ${PROJECT_SOURCE_DIR}/proto)
@@ -23,6 +25,8 @@ function(attend_add_proto_library name)
       VERBATIM)
     list(APPEND generated ${files})
   endforeach()
+  add_custom_target(${name}_sources DEPENDS ${generated})
+  add_dependencies(generated_sources ${name}_sources)
   add_library(${name} STATIC ${generated})
   add_library(${arg_ALIAS} ALIAS ${name})
   target_include_directories(${name} SYSTEM PUBLIC ${out})
