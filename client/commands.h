@@ -27,6 +27,9 @@
 
 namespace attend::client {
 
+// How long commands that only ask how a server is wait for it by default.
+inline constexpr absl::Duration kProbeTimeout = absl::Seconds(5);
+
 // How to reach the server, as --address and --timeout (or ATTEND_ADDRESS) say.
 struct Connection {
   std::string address = kDefaultTarget;
@@ -44,6 +47,9 @@ class Commands {
   using Action = std::function<absl::Status(const Connection&)>;
 
   Commands();
+
+  Commands(const Commands&) = delete;
+  Commands& operator=(const Commands&) = delete;
 
   // Adds subcommand `name`; `run` is called after everything was parsed. Add the command's own options to the result;
   // --address and --timeout are there already.

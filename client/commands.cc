@@ -1,0 +1,140 @@
+#include "client/commands.h"
+
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace attend::client {
+namespace {
+
+constexpr char kUsageErrorPayload[] = "attend.client/usage-error";
+constexpr int kFailure = 1;
+constexpr int kBadCommandLine = 2;
+
+// Help of a subcommand shows the options that it shares with the others as well.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(32); }
+
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
+    if (app->get_parent() == nullptr) return help;
+    const auto shared = app->get_parent()->get_options(
+        [](const CLI::Option* option) { return option->get_group() == kConnectionGroup; });
+    return help + make_group(kConnectionGroup, false, shared).substr(1);
+  }
+
+  static constexpr char kConnectionGroup[] = "Connection, for every command";
+};
+
+bool ParseDuration(const std::string& text, absl::Duration& duration) {
+  absl::Duration parsed;
+  if (!absl::ParseDuration(text, &parsed) || parsed <= absl::ZeroDuration() || parsed == absl::InfiniteDuration()) {
+    return false;
+  }
+  duration = parsed;
+  return true;
+}
+
+CLI::Option* AddDuration(CLI::App& command, const std::string& name, std::function<void(absl::Duration)> set,
+                         const std::string& description) {
+  CLI::Option* option = command.add_option_function<std::string>(
+      name,
+      [set = std::move(set)](const std::string& text) {
+        absl::Duration duration;
+        if (ParseDuration(text, duration)) set(duration);
+      },
+      description);
+  option->type_name("DURATION");
+  option->check([](const std::string& text) {
+    absl::Duration duration;
+    return ParseDuration(text, duration) ? std::string()
+                                         : absl::StrCat("'", text, "' is not a duration such as 30s or 1m30s");
+  });
+  return option;
+}
+
+void PrintLine(absl::string_view line) { std::cerr << line << std::endl; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Client>> Connection::Connect() const { return Client::Create({.target = address}); }
+
+CallOptions Connection::Call(absl::Duration default_timeout) const {
+  return {.timeout = timeout.value_or(default_timeout), .fail_fast = true};
+}
+
+Commands::Commands() : app_("Scaled dot-product attention from a service: asks an attend-server.", "attend") {
+  app_.formatter(std::make_shared<HelpFormatter>());
+  app_.require_subcommand(1);
+  app_.fallthrough();
+  app_.set_version_flag("--version", "attend " ATTEND_VERSION, "Print the version and exit");
+  app_.set_help_flag("-h,--help", "Print this help and exit");
+  app_.add_option("--address", connection_.address, "Any gRPC target, such as ipv4:10.0.0.1:8001,10.0.0.2:8001")
+      ->envname("ATTEND_ADDRESS")
+      ->type_name("TARGET")
+      ->capture_default_str()
+      ->group(HelpFormatter::kConnectionGroup);
+  AddDuration(
+      app_, "--timeout", [this](absl::Duration timeout) { connection_.timeout = timeout; },
+      "How long a call may take, retries included")
+      ->default_str(absl::StrCat(absl::FormatDuration(kDefaultTimeout), "; health and info ",
+                                 absl::FormatDuration(kProbeTimeout)))
+      ->group(HelpFormatter::kConnectionGroup);
+}
+
+CLI::App& Commands::Add(const std::string& name, const std::string& description, Action run) {
+  CLI::App* command = app_.add_subcommand(name, description);
+  command->fallthrough();
+  command->callback([this, run = std::move(run)] { chosen_ = [this, run] { return run(connection_); }; });
+  return *command;
+}
+
+int Commands::Run(int argc, const char* const* argv) {
+  try {
+    app_.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help and --version
+    return app_.exit(asked, std::cout, std::cerr);
+  } catch (const CLI::ParseError& error) {
+    PrintLine(absl::StrCat("attend: ", error.what(), " (attend --help tells more)"));
+    return kBadCommandLine;
+  }
+  const absl::Status status = chosen_();
+  std::cout.flush();
+  if (!status.ok()) {
+    PrintLine(FailureLine(status));
+    return status.GetPayload(kUsageErrorPayload) ? kBadCommandLine : kFailure;
+  }
+  if (!std::cout) {
+    PrintLine("attend: the results could not be written to standard output");
+    return kFailure;
+  }
+  return 0;
+}
+
+absl::Status UsageError(absl::string_view message) {
+  absl::Status status = absl::InvalidArgumentError(message);
+  status.SetPayload(kUsageErrorPayload, absl::Cord());
+  return status;
+}
+
+CLI::Option* AddDurationOption(CLI::App& command, const std::string& name, absl::Duration& duration,
+                               const std::string& description) {
+  return AddDuration(
+             command, name, [&duration](absl::Duration parsed) { duration = parsed; }, description)
+      ->default_str(absl::FormatDuration(duration));
+}
+
+std::string FailureLine(const absl::Status& status) {
+  std::string line = absl::StrCat("attend: ", absl::StrReplaceAll(status.message(), {{"\n", " "}}));
+  const std::optional<ErrorDetails> details = GetErrorDetails(status);
+  if (!details) return line;
+  absl::StrAppend(&line, " (", absl::StatusCodeToString(status.code()));
+  if (!details->request_id.empty()) absl::StrAppend(&line, ", request ", details->request_id);
+  return line + ")";
+}
+
+}  // namespace attend::client
