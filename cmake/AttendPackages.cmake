@@ -19,6 +19,7 @@ endif()
 if(ATTEND_BUILD_TESTS)
   find_package(GTest REQUIRED CONFIG)
   include(GoogleTest)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)  # for tests/lint
 endif()
 if(ATTEND_BUILD_BENCHMARKS)
   find_package(benchmark REQUIRED CONFIG)
