@@ -176,7 +176,7 @@ absl::StatusOr<NpyType> ReadType(absl::string_view descr, const NpyReadOptions& 
                      "', which is how bfloat16 is written): say --element_type bf16 if that is what they are"));
   }
   absl::string_view hint;
-  if (descr == "<f8") hint = " (float64)";
+  if (descr == "<f8") hint = " (float64: astype(\"float32\") converts it)";
   if (!descr.empty() && descr[0] == '>') hint = " (big-endian)";
   if (!descr.empty() && descr.find('O') != absl::string_view::npos) hint = " (Python objects)";
   return absl::InvalidArgumentError(

@@ -99,7 +99,7 @@ TEST(NpyHeader, AcceptsTheFreedomsOfTheFormat) {
 }
 
 TEST(NpyHeader, RefusesOtherElements) {
-  const std::pair<const char*, const char*> cases[] = {{"<f8", "'<f8' (float64)"},
+  const std::pair<const char*, const char*> cases[] = {{"<f8", "'<f8' (float64: astype"},
                                                        {">f4", "'>f4' (big-endian)"},
                                                        {"|O", "'|O' (Python objects)"},
                                                        {"", "''"},

@@ -1,0 +1,48 @@
+// Compares what a service answered with the reference, row by row, and says how close it came.
+#ifndef ATTEND_CLIENT_RESULT_VERIFICATION_H_
+#define ATTEND_CLIENT_RESULT_VERIFICATION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/attend_client.h"
+
+namespace attend::client {
+
+// The element of one result whose error is the largest share of its bound.
+struct WorstElement {
+  std::string name;  // "output[0, 3, 17, 5]"
+  double got = 0;
+  double exact = 0;
+  double error = 0;  // |got - exact|; infinite where one of them is NaN and the other is not
+  double bound = 0;  // the most that rounding accounts for: see RoundingBound
+  bool within() const { return error <= bound; }
+};
+
+struct Verification {
+  int64_t rows = 0;                 // compared
+  int64_t total_rows = 0;           // batch * query_heads * query_length
+  std::vector<WorstElement> worst;  // one for each result that was returned; empty if there is no row
+
+  bool passed() const;
+  // "64 of 4096 rows: output within 3.1e-07 (bound 8.0e-06, at output[0, 3, 17, 5])".
+  std::string Text() const;
+};
+
+struct VerificationOptions {
+  int64_t rows = 64;  // the first, the last and others at random; 0: all
+  uint64_t seed = 0;
+};
+
+// Recomputes rows of `result` (output, weights and logsumexp, as far as they are present). INVALID_ARGUMENT for a
+// request that makes no sense, UNIMPLEMENTED for what the reference does not compute (layout THD, weights of some rows
+// or averaged over heads, scores), DATA_LOSS for a result of the wrong shape or type.
+absl::StatusOr<Verification> VerifyResult(const AttendRequest& request, const AttendResult& result,
+                                          const VerificationOptions& options = {});
+
+}  // namespace attend::client
+
+#endif  // ATTEND_CLIENT_RESULT_VERIFICATION_H_
