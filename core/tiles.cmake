@@ -1,3 +1,15 @@
-# attend::core_tiles: filled in with the tile kernels.
-add_library(attend_core_tiles INTERFACE)
-add_library(attend::core_tiles ALIAS attend_core_tiles)
+# attend::core_tiles: tiled attention on oneDNN's matrix products and Highway's SIMD.
+attend_add_library(attend_core_tiles
+  ALIAS attend::core_tiles
+  HEADERS instruction_set.h tile_kernels.h tiled_attention.h matmul.h packing.h softmax.h packed_key_value.h
+  SOURCES instruction_set.cc matmul_emulation.cc onednn_matmul.cc packed_key_value.cc packing.cc query_block.cc
+          softmax.cc tile_kernels.cc tiled_attention.cc tiling.cc
+  DEPS attend::core_problem attend::core_pool absl::status absl::statusor absl::strings
+  PRIVATE_DEPS OneDNN::dnnl hwy::hwy)
+
+# The least processor that is supported: Highway's baseline, above which it chooses at run time. Only these files have it.
+set_source_files_properties(packing.cc softmax.cc PROPERTIES
+  COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-maes;-mpclmul")
+
+attend_add_test(instruction_set_test SOURCES instruction_set_test.cc DEPS attend::core_tiles)
+attend_add_test(tiled_attention_test SOURCES tiled_attention_test.cc DEPS attend::core_tiles OpenMP::OpenMP_CXX)

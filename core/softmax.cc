@@ -1,0 +1,288 @@
+// Compiled once per instruction set (Highway's foreach_target), with AVX2 as the least. Standard headers with inline
+// functions are kept out: the linker could give their AVX2 code to callers that run before the processor is checked.
+#include "core/softmax.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/softmax.cc"
+#include <hwy/foreach_target.h>  // NOLINT: before highway.h
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace attend::core {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+using Vector = hn::Vec<Floats>;
+
+constexpr float kLog2e = 1.44269504088896341f;
+constexpr float kInfinity = __builtin_inff();
+// The maximum moves when it would grow by more than this: 8 binary orders of magnitude.
+constexpr float kSlack = 5.5451774444795623f;
+// Scores are taken in steps of 4 vectors, each with an accumulator of its own; whole granules of 64 keys are a whole
+// number of steps for vectors of 4 to 16 lanes.
+constexpr int kGranule = 64;
+constexpr int kMaxLanes = HWY_MAX_BYTES / sizeof(float);
+
+// 2^x for x at most 100: relative error 1e-7, exact for integers, 0 below 2^-126, NaN for NaN. Adding 1.5 * 2^23 + 127
+// rounds x to an integer and leaves that integer's biased exponent in the low bits. The clamp at -127 makes exponent
+// bits of 0, a factor of 0. Max takes its second operand if either is NaN.
+HWY_INLINE Vector Exp2(Floats d, Vector x) {
+  const hn::RebindToSigned<Floats> integers;
+  const Vector magic = hn::Set(d, 12582912.0f + 127.0f);
+  const Vector clamped = hn::Max(hn::Set(d, -127.0f), x);
+  const Vector shifted = hn::Add(clamped, magic);
+  const Vector fraction = hn::Sub(clamped, hn::Sub(shifted, magic));
+  Vector p = hn::Set(d, 1.3264728477224708e-3f);
+  p = hn::MulAdd(p, fraction, hn::Set(d, 9.671513922512531e-3f));
+  p = hn::MulAdd(p, fraction, hn::Set(d, 5.550733581185341e-2f));
+  p = hn::MulAdd(p, fraction, hn::Set(d, 2.4022242426872253e-1f));
+  p = hn::MulAdd(p, fraction, hn::Set(d, 6.931470036506653e-1f));
+  p = hn::MulAdd(p, fraction, hn::Set(d, 1.0f));
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(integers, shifted))));
+}
+
+// The scores of one row, read a vector at a time. In the granule that the limit cuts (kCut), keys from `visible` on
+// read as -inf, after scaling: a negative scale must not make them large, a scale of 0 not NaN.
+struct Row {
+  float* scores;
+  int visible;
+  float scale;
+
+  template <bool kCut>
+  HWY_INLINE Vector Masked(Floats d, Vector v, int x) const {
+    if (!kCut) return v;
+    const auto position = hn::Iota(d, static_cast<float>(x));
+    return hn::IfThenElse(hn::Lt(position, hn::Set(d, static_cast<float>(visible))), v, hn::Set(d, -kInfinity));
+  }
+  template <bool kCut>
+  HWY_INLINE Vector Scaled(Floats d, int x) const {
+    return Masked<kCut>(d, hn::Mul(hn::Load(d, scores + x), hn::Set(d, scale)), x);
+  }
+  // exp(scale * score - subtracted), the subtraction before the multiplication by log2(e): scores up to the largest
+  // float are ordinary.
+  template <bool kCut>
+  HWY_INLINE Vector Exponential(Floats d, int x, Vector subtracted) const {
+    const Vector difference = hn::MulSub(hn::Load(d, scores + x), hn::Set(d, scale), subtracted);
+    return Exp2(d, hn::Mul(Masked<kCut>(d, difference, x), hn::Set(d, kLog2e)));
+  }
+};
+
+struct Quad {
+  Vector v0, v1, v2, v3;
+};
+
+// Max takes its second operand if either is NaN: the maximum so far.
+template <bool kCut>
+HWY_INLINE void RaiseMaximum(Floats d, const Row& row, int begin, int end, Quad& top) {
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  for (int x = begin; x < end; x += 4 * lanes) {
+    top.v0 = hn::Max(row.Scaled<kCut>(d, x), top.v0);
+    top.v1 = hn::Max(row.Scaled<kCut>(d, x + lanes), top.v1);
+    top.v2 = hn::Max(row.Scaled<kCut>(d, x + 2 * lanes), top.v2);
+    top.v3 = hn::Max(row.Scaled<kCut>(d, x + 3 * lanes), top.v3);
+  }
+}
+
+template <bool kCut>
+HWY_INLINE void Exponentiate(Floats d, const Row& row, int begin, int end, Vector subtracted, Quad& sums) {
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  for (int x = begin; x < end; x += 4 * lanes) {
+    const Vector e0 = row.Exponential<kCut>(d, x, subtracted);
+    const Vector e1 = row.Exponential<kCut>(d, x + lanes, subtracted);
+    const Vector e2 = row.Exponential<kCut>(d, x + 2 * lanes, subtracted);
+    const Vector e3 = row.Exponential<kCut>(d, x + 3 * lanes, subtracted);
+    sums.v0 = hn::Add(sums.v0, e0);
+    sums.v1 = hn::Add(sums.v1, e1);
+    sums.v2 = hn::Add(sums.v2, e2);
+    sums.v3 = hn::Add(sums.v3, e3);
+    hn::Store(e0, d, row.scores + x);
+    hn::Store(e1, d, row.scores + x + lanes);
+    hn::Store(e2, d, row.scores + x + 2 * lanes);
+    hn::Store(e3, d, row.scores + x + 3 * lanes);
+  }
+}
+
+HWY_INLINE float ExpOf(Floats d, float x) { return hn::GetLane(Exp2(d, hn::Set(d, x * kLog2e))); }
+
+void UpdateRow(const Row& row, int keys, float& maximum, float& sum, float& correction) {
+  const Floats d;
+  correction = 1;
+  const int whole = row.visible / kGranule * kGranule;
+  const int end = (row.visible + kGranule - 1) / kGranule * kGranule;
+  if (end < keys) memset(row.scores + end, 0, static_cast<size_t>(keys - end) * sizeof(float));
+  if (end == 0) return;
+
+  const Vector least = hn::Set(d, -kInfinity);
+  Quad top = {least, least, least, least};
+  RaiseMaximum<false>(d, row, 0, whole, top);
+  RaiseMaximum<true>(d, row, whole, end, top);
+  const float largest = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(top.v0, top.v1), hn::Max(top.v2, top.v3))));
+  if (largest > maximum + kSlack) {
+    correction = ExpOf(d, maximum - largest);
+    maximum = largest;
+  }
+
+  const Vector subtracted = hn::Set(d, maximum == -kInfinity ? 0 : maximum);
+  Quad sums = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  Exponentiate<false>(d, row, 0, whole, subtracted, sums);
+  Exponentiate<true>(d, row, whole, end, subtracted, sums);
+  const Vector total = hn::Add(hn::Add(sums.v0, sums.v1), hn::Add(sums.v2, sums.v3));
+  sum = sum * correction + hn::GetLane(hn::SumOfLanes(d, total));
+}
+
+void UpdateTile(const ScoresTile& tile, const RowState& state) {
+  for (int i = 0; i < tile.rows; ++i) {
+    const Row row = {tile.scores + static_cast<size_t>(i) * tile.keys, tile.visible[i], tile.scale};
+    UpdateRow(row, tile.keys, state.maximum[i], state.sum[i], state.correction[i]);
+  }
+}
+
+void Rescale(const float* correction, int rows, int columns, float* accumulator) {
+  const Floats d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  for (int i = 0; i < rows; ++i, accumulator += columns) {
+    if (correction[i] == 1) continue;
+    const Vector factor = hn::Set(d, correction[i]);
+    for (int x = 0; x < columns; x += lanes) {
+      hn::Store(hn::Mul(hn::Load(d, accumulator + x), factor), d, accumulator + x);
+    }
+  }
+}
+
+HWY_INLINE Vector CanonicalNan(Floats d, Vector v) {
+  return hn::IfThenElse(hn::Eq(v, v), v, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<Floats>(), 0x7fc00000u)));
+}
+
+void WeightsTile(const ScoresTile& tile, const float* maximum, const float* inverse_sum, int width,
+                 float* const* destinations) {
+  const Floats d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  HWY_ALIGN float rest[kMaxLanes];
+  for (int i = 0; i < tile.rows; ++i) {
+    const Row row = {tile.scores + static_cast<size_t>(i) * tile.keys, tile.visible[i], tile.scale};
+    float* out = destinations[i];
+    const Vector subtracted = hn::Set(d, maximum[i]);
+    const Vector factor = hn::Set(d, inverse_sum[i]);
+    int x = 0;
+    for (; x < row.visible; x += lanes) {
+      const Vector w = CanonicalNan(d, hn::Mul(row.Exponential<false>(d, x, subtracted), factor));
+      if (x + lanes <= row.visible) {
+        hn::StoreU(w, d, out + x);
+        continue;
+      }
+      hn::Store(w, d, rest);
+      memcpy(out + x, rest, static_cast<size_t>(row.visible - x) * sizeof(float));
+    }
+    if (row.visible < width) memset(out + row.visible, 0, static_cast<size_t>(width - row.visible) * sizeof(float));
+  }
+}
+
+// Rounding types for StoreRounded.
+struct ToFloat32 {
+  using Bits = float;
+};
+struct ToBFloat16 {
+  using Bits = uint16_t;
+};
+struct ToFloat16 {
+  using Bits = uint16_t;
+};
+
+HWY_INLINE void StoreRounded(ToFloat32, Floats d, Vector v, float* to) { hn::StoreU(v, d, to); }
+
+// By hand: Highway's own conversion truncates. NaN are quietened first, so that rounding up cannot carry them away.
+HWY_INLINE void StoreRounded(ToBFloat16, Floats d, Vector v, uint16_t* to) {
+  const hn::RebindToUnsigned<Floats> whole;
+  const hn::RebindToSigned<Floats> whole_signed;
+  const hn::Rebind<uint16_t, Floats> half;
+  const auto bits = hn::BitCast(whole, CanonicalNan(d, v));
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(whole, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(whole, 0x7fffu))));
+  hn::StoreU(hn::DemoteTo(half, hn::BitCast(whole_signed, rounded)), half, to);
+}
+
+HWY_INLINE void StoreRounded(ToFloat16, Floats d, Vector v, uint16_t* to) {
+  const hn::Rebind<hwy::float16_t, Floats> half;
+  const hn::Rebind<uint16_t, Floats> bits;
+  (void)d;
+  hn::StoreU(hn::BitCast(bits, hn::DemoteTo(half, v)), bits, to);
+}
+
+template <class To>
+void ScaleRow(To type, const float* from, size_t count, float factor, typename To::Bits* to) {
+  const Floats d;
+  const size_t lanes = hn::Lanes(d);
+  const Vector factors = hn::Set(d, factor);
+  size_t x = 0;
+  for (; x + lanes <= count; x += lanes) {
+    StoreRounded(type, d, CanonicalNan(d, hn::Mul(hn::LoadU(d, from + x), factors)), to + x);
+  }
+  if (x == count) return;
+  HWY_ALIGN float tail[kMaxLanes] = {};
+  HWY_ALIGN typename To::Bits rounded[kMaxLanes];
+  memcpy(tail, from + x, (count - x) * sizeof(float));
+  StoreRounded(type, d, CanonicalNan(d, hn::Mul(hn::Load(d, tail), factors)), rounded);
+  memcpy(to + x, rounded, (count - x) * sizeof(rounded[0]));
+}
+
+void RowToFloat32(const float* from, size_t count, float factor, float* to) {
+  ScaleRow(ToFloat32(), from, count, factor, to);
+}
+void RowToBFloat16(const float* from, size_t count, float factor, uint16_t* to) {
+  ScaleRow(ToBFloat16(), from, count, factor, to);
+}
+void RowToFloat16(const float* from, size_t count, float factor, uint16_t* to) {
+  ScaleRow(ToFloat16(), from, count, factor, to);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attend::core
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attend::core {
+namespace {
+
+HWY_EXPORT(UpdateTile);
+HWY_EXPORT(Rescale);
+HWY_EXPORT(WeightsTile);
+HWY_EXPORT(RowToFloat32);
+HWY_EXPORT(RowToBFloat16);
+HWY_EXPORT(RowToFloat16);
+
+}  // namespace
+
+void UpdateSoftmax(const ScoresTile& tile, const RowState& state) { HWY_DYNAMIC_DISPATCH(UpdateTile)(tile, state); }
+
+void RescaleRows(const float* correction, int rows, int columns, float* accumulator) {
+  HWY_DYNAMIC_DISPATCH(Rescale)(correction, rows, columns, accumulator);
+}
+
+void WriteWeights(const ScoresTile& tile, const float* maximum, const float* inverse_sum, int width,
+                  float* const* destinations) {
+  HWY_DYNAMIC_DISPATCH(WeightsTile)(tile, maximum, inverse_sum, width, destinations);
+}
+
+void RoundToBFloat16(const float* from, int64_t count, uint16_t* to) {
+  HWY_DYNAMIC_DISPATCH(RowToBFloat16)(from, static_cast<size_t>(count), 1.0f, to);
+}
+
+void WriteScaledRow(const float* from, int count, float factor, ElementType type, void* to) {
+  const auto n = static_cast<size_t>(count);
+  switch (type) {
+    case ElementType::kFloat32:
+      return HWY_DYNAMIC_DISPATCH(RowToFloat32)(from, n, factor, static_cast<float*>(to));
+    case ElementType::kBFloat16:
+      return HWY_DYNAMIC_DISPATCH(RowToBFloat16)(from, n, factor, static_cast<uint16_t*>(to));
+    case ElementType::kFloat16:
+      return HWY_DYNAMIC_DISPATCH(RowToFloat16)(from, n, factor, static_cast<uint16_t*>(to));
+  }
+}
+
+}  // namespace attend::core
+#endif  // HWY_ONCE

@@ -1,0 +1,298 @@
+// Items and their order. A head's keys and values are packed in pieces of a key block, then its blocks of queries are
+// computed. Items are handed out head by head, and the packing of head h + 1 comes before the queries of head h: packed
+// keys are still in the cache when they are used, and no worker waits long for packing. Packed heads live in a few
+// slots that are used again, so memory does not grow with the number of heads.
+//
+// A worker that got an item of queries before the last piece of its head is packed keeps it and is told to come back.
+#include "core/tiled_attention.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/packed_key_value.h"
+#include "core/query_block.h"
+#include "core/tile_state.h"
+#include "core/tiling.h"
+
+namespace attend::core {
+namespace {
+
+// Moving an element costs about as much as this many multiply-adds.
+constexpr int64_t kPackingCost = 8;
+
+// What the pool of buffers may take for `bytes`: its size classes are at most an eighth apart.
+int64_t PooledBytes(int64_t bytes) {
+  constexpr int64_t kSmallestClass = 4096;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  if (bytes == 0) return 0;
+  return bytes > kMost / 8 * 7 - kSmallestClass ? kMost : bytes + bytes / 8 + kSmallestClass;
+}
+
+int64_t SaturatingAdd(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
+int64_t SaturatingMultiply(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+
+// A place for one packed head, used by one head after the other.
+struct Slot {
+  std::optional<PackedKeyValue> packed;  // made when first needed
+  int64_t head = 0;
+  int64_t length = 0;  // keys that are packed
+  std::atomic<int64_t> unpacked_pieces = 0;
+  std::atomic<int64_t> unfinished_blocks = 0;
+};
+
+struct Item {
+  enum class Kind { kNone, kPack, kQueries };
+  Kind kind = Kind::kNone;
+  Slot* slot = nullptr;
+  int64_t index = 0;  // of the piece or block
+};
+
+// What a worker keeps of the job between its steps.
+struct WorkerBlock {
+  std::optional<QueryBlock> block;  // made when first needed
+  Item item;                        // of kind kQueries while the worker has one
+  bool begun = false;
+};
+
+// Bytes of Plan and its workers, slots and queue, generously.
+int64_t BookkeepingBytes(int workers) { return 4096 + int64_t{workers} * 1024; }
+
+}  // namespace
+
+int64_t PredictScratchBytes(const AttentionProblem& problem, const TileKernels& kernels) {
+  const absl::StatusOr<Tiling> tiling = Tiling::Create(problem, kernels.state());
+  if (!tiling.ok()) return std::numeric_limits<int64_t>::max();
+  int64_t bytes = BookkeepingBytes(kernels.workers());
+  if (tiling->heads == 0) return bytes;
+  if (tiling->key_capacity > 0) {
+    const int64_t head = PooledBytes(PackedKeyValue::Bytes(tiling->format, tiling->key_capacity));
+    bytes = SaturatingAdd(bytes, SaturatingMultiply(head, tiling->PackedHeads(kernels.workers())));
+  }
+  const int64_t items = SaturatingMultiply(tiling->heads, tiling->blocks);
+  const int64_t workers = std::min<int64_t>(items, kernels.workers());
+  return SaturatingAdd(bytes, SaturatingMultiply(PooledBytes(QueryBlock::Bytes(*tiling)), workers));
+}
+
+class TiledAttention::Plan {
+ public:
+  Plan(AttentionProblem problem, Tiling tiling, const AttentionInputs& inputs, const AttentionResults& results,
+       TileKernels::State& kernels)
+      : problem_(std::move(problem)),
+        tiling_(std::move(tiling)),
+        inputs_(inputs),
+        results_(results),
+        kernels_(kernels),
+        workers_(kernels.workers()),
+        slots_(static_cast<size_t>(tiling_.PackedHeads(kernels.workers()))),
+        unfinished_blocks_(SaturatingMultiply(tiling_.heads, tiling_.blocks)) {
+    for (Slot& slot : slots_) free_slots_.push_back(&slot);
+  }
+
+  StepResult Step(int worker);
+  bool finished() const {
+    return unfinished_blocks_.load(std::memory_order_acquire) == 0 || failed_.load(std::memory_order_acquire);
+  }
+  absl::Status status() const {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+  int parallelism() const {
+    const int64_t items = SaturatingMultiply(tiling_.heads, tiling_.blocks);
+    return static_cast<int>(std::clamp<int64_t>(items, 1, kernels_.workers()));
+  }
+  int64_t total_multiply_adds() const { return problem_.MultiplyAdds(); }
+
+ private:
+  Item TakeItem();
+  Slot* OpenHead(int64_t head);  // null, and the plan failed, if memory ran out
+  StepResult Pack(const Item& item);
+  StepResult Compute(int worker, WorkerBlock& mine);
+  void FinishBlock(WorkerBlock& mine);
+  void Fail(const absl::Status& status);
+  SourceRows RowsOfHead(const void* tensor, const Strides& strides, int64_t dim, const Slot& slot) const;
+
+  const AttentionProblem problem_;
+  const Tiling tiling_;
+  const AttentionInputs inputs_;
+  const AttentionResults results_;
+  TileKernels::State& kernels_;
+  std::vector<WorkerBlock> workers_;  // each used by its worker alone
+  std::vector<Slot> slots_;
+  std::atomic<int64_t> unfinished_blocks_;
+  std::atomic<bool> failed_ = false;
+
+  mutable std::mutex mutex_;  // guards what follows
+  absl::Status status_;
+  std::vector<Slot*> free_slots_;
+  Slot* packing_ = nullptr;  // the head whose pieces are being handed out
+  int64_t next_head_ = 0;
+  int64_t next_piece_ = 0;
+  int64_t next_block_ = 0;
+  std::deque<Slot*> open_;  // heads with no pieces, but blocks to hand out: at most two
+};
+
+Slot* TiledAttention::Plan::OpenHead(int64_t head) {
+  Slot* const slot = free_slots_.back();
+  slot->head = head;
+  slot->length = Tiling::SeenKeys(problem_, head / problem_.shape().kv_heads);
+  slot->unpacked_pieces = slot->length / kKeyBlock + (slot->length % kKeyBlock != 0 ? 1 : 0);
+  slot->unfinished_blocks = tiling_.blocks;
+  if (slot->length > 0 && !slot->packed.has_value()) {
+    absl::StatusOr<PackedKeyValue> packed =
+        PackedKeyValue::Create(tiling_.format, tiling_.key_capacity, kernels_.buffers());
+    if (!packed.ok()) {
+      if (status_.ok()) status_ = packed.status();
+      failed_.store(true, std::memory_order_release);
+      return nullptr;
+    }
+    slot->packed = *std::move(packed);
+  }
+  if (slot->length > 0 && tiling_.format.share_values) {
+    slot->packed->ShareValues(RowsOfHead(inputs_.value, problem_.ValueStrides(), tiling_.format.value_dim, *slot));
+  }
+  free_slots_.pop_back();
+  return slot;
+}
+
+Item TiledAttention::Plan::TakeItem() {
+  const std::lock_guard lock(mutex_);
+  if (packing_ == nullptr && next_head_ < tiling_.heads && open_.size() < 2) {
+    packing_ = OpenHead(next_head_);
+    if (packing_ == nullptr) return {};
+    ++next_head_;
+    next_piece_ = 0;
+  }
+  Item item;
+  if (packing_ != nullptr) {
+    const int64_t pieces = (packing_->length + kKeyBlock - 1) / kKeyBlock;
+    if (pieces > 0) item = {.kind = Item::Kind::kPack, .slot = packing_, .index = next_piece_++};
+    if (next_piece_ == pieces) {
+      open_.push_back(packing_);
+      packing_ = nullptr;
+    }
+    if (pieces > 0) return item;
+  }
+  if (open_.empty()) return {};
+  // Under a causal mask the last blocks are the longest: they go first, so that the workers end together.
+  const bool longest_last = problem_.options().causal != CausalAlignment::kNone;
+  const int64_t block = longest_last ? tiling_.blocks - 1 - next_block_ : next_block_;
+  item = {.kind = Item::Kind::kQueries, .slot = open_.front(), .index = block};
+  if (++next_block_ == tiling_.blocks) {
+    next_block_ = 0;
+    open_.pop_front();
+  }
+  return item;
+}
+
+TileSource::StepResult TiledAttention::Plan::Step(int worker) {
+  if (finished()) return {};
+  WorkerBlock& mine = workers_[worker];
+  if (mine.item.kind == Item::Kind::kNone) {
+    const Item item = TakeItem();
+    if (item.kind == Item::Kind::kNone) return {};
+    if (item.kind == Item::Kind::kPack) return Pack(item);
+    mine.item = item;
+    mine.begun = false;
+  }
+  return Compute(worker, mine);
+}
+
+SourceRows TiledAttention::Plan::RowsOfHead(const void* tensor, const Strides& strides, int64_t dim,
+                                            const Slot& slot) const {
+  const int64_t kv_heads = problem_.shape().kv_heads;
+  const int64_t offset = slot.head / kv_heads * strides.batch + slot.head % kv_heads * strides.head;
+  return {.first = static_cast<const std::byte*>(tensor) + offset * ElementBytes(problem_.type()),
+          .stride = strides.row,
+          .count = slot.length,
+          .dim = static_cast<int>(dim),
+          .type = problem_.type()};
+}
+
+TileSource::StepResult TiledAttention::Plan::Pack(const Item& item) {
+  Slot& slot = *item.slot;
+  const KeyValueFormat& format = tiling_.format;
+  slot.packed->PackBlock(item.index, RowsOfHead(inputs_.key, problem_.KeyStrides(), format.head_dim, slot),
+                         RowsOfHead(inputs_.value, problem_.ValueStrides(), format.value_dim, slot));
+  slot.unpacked_pieces.fetch_sub(1, std::memory_order_acq_rel);
+  const int64_t keys = std::min<int64_t>(slot.length - item.index * kKeyBlock, kKeyBlock);
+  return {.outcome = Outcome::kAdvanced,
+          .multiply_adds = keys * (format.head_dim + format.value_dim) * kPackingCost,
+          .packing = true};
+}
+
+TileSource::StepResult TiledAttention::Plan::Compute(int worker, WorkerBlock& mine) {
+  Slot& slot = *mine.item.slot;
+  if (!mine.begun) {
+    if (slot.unpacked_pieces.load(std::memory_order_acquire) > 0) return {.outcome = Outcome::kBlocked};
+    if (!mine.block.has_value()) {
+      const QueryBlock::Task task = {.problem = &problem_, .tiling = &tiling_, .inputs = inputs_, .results = results_};
+      absl::StatusOr<QueryBlock> block = QueryBlock::Create(task, kernels_.buffers());
+      if (!block.ok()) {
+        Fail(block.status());
+        return {};
+      }
+      mine.block = *std::move(block);
+    }
+    mine.block->Begin({.head = slot.head, .block = mine.item.index}, slot.length > 0 ? &*slot.packed : nullptr);
+    mine.begun = true;
+  }
+  const absl::StatusOr<int64_t> multiply_adds = mine.block->Advance(kernels_, worker);
+  if (!multiply_adds.ok()) {
+    Fail(multiply_adds.status());
+    return {};
+  }
+  if (mine.block->done()) FinishBlock(mine);
+  return {.outcome = Outcome::kAdvanced, .multiply_adds = *multiply_adds};
+}
+
+void TiledAttention::Plan::FinishBlock(WorkerBlock& mine) {
+  Slot* const slot = mine.item.slot;
+  mine.item = {};
+  if (slot->unfinished_blocks.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    const std::lock_guard lock(mutex_);
+    free_slots_.push_back(slot);
+  }
+  unfinished_blocks_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+void TiledAttention::Plan::Fail(const absl::Status& status) {
+  const std::lock_guard lock(mutex_);
+  if (status_.ok()) status_ = status;
+  failed_.store(true, std::memory_order_release);
+}
+
+absl::StatusOr<std::unique_ptr<TiledAttention>> TiledAttention::Create(AttentionProblem problem,
+                                                                       const AttentionInputs& inputs,
+                                                                       const AttentionResults& results,
+                                                                       TileKernels& kernels) {
+  absl::StatusOr<Tiling> tiling = Tiling::Create(problem, kernels.state());
+  if (!tiling.ok()) return tiling.status();
+  auto plan = std::make_unique<Plan>(std::move(problem), *std::move(tiling), inputs, results, kernels.state());
+  return std::unique_ptr<TiledAttention>(new TiledAttention(std::move(plan)));
+}
+
+TiledAttention::TiledAttention(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) {}
+
+TiledAttention::~TiledAttention() = default;
+
+TileSource::StepResult TiledAttention::Step(int worker) { return plan_->Step(worker); }
+bool TiledAttention::finished() const { return plan_->finished(); }
+absl::Status TiledAttention::status() const { return plan_->status(); }
+int TiledAttention::parallelism() const { return plan_->parallelism(); }
+int64_t TiledAttention::total_multiply_adds() const { return plan_->total_multiply_adds(); }
+
+}  // namespace attend::core
