@@ -1,8 +1,8 @@
 // From an AttendRequest on the wire to an attention problem, checked to the last field.
 //
 // Two stages, both for a thread that may take a millisecond: ReadAttendRequest takes the bytes apart (the client's
-// request_id is known from then on), DecodeAttendRequest checks everything and makes the problem. Neither copies tensors:
-// InputGatherer (input_gatherer.h) does, after admission.
+// request_id is known from then on), DecodeAttendRequest checks everything and makes the problem. Neither copies
+// tensors: InputGatherer (input_gatherer.h) does, after admission.
 //
 // Every INVALID_ARGUMENT and UNIMPLEMENTED of this file carries a core::Violation with the field's path in the request,
 // a reason of docs/protocol.md, the value and the limit; ToGrpcStatus (status_details.h) puts it on the wire.
@@ -49,13 +49,13 @@ inline constexpr int kMaxRequestIdBytes = 128;
 // INVALID_ARGUMENT (MALFORMED_MESSAGE, or FIELDS_TOO_LARGE for more than 1 MiB besides tensor data).
 absl::StatusOr<wire::AttendRequestParts> ReadAttendRequest(const grpc::ByteBuffer& bytes);
 
-// INVALID_ARGUMENT if `request_id` is longer than kMaxRequestIdBytes or has a byte that is not printable ASCII; an empty
-// one is fine.
+// INVALID_ARGUMENT if `request_id` is longer than kMaxRequestIdBytes or has a byte that is not printable ASCII; an
+// empty one is fine.
 absl::Status CheckRequestId(absl::string_view request_id);
 
 // INVALID_ARGUMENT: anything in protocol.md's "Errors" that is wrong with the request, and a response that would be
-// longer than limits.max_message_bytes. UNIMPLEMENTED: a field this server does not know, or an option that it knows and
-// does not compute (option_support.h), set to something else than its default.
+// longer than limits.max_message_bytes. UNIMPLEMENTED: a field this server does not know, or an option that it knows
+// and does not compute (option_support.h), set to something else than its default.
 absl::StatusOr<DecodedRequest> DecodeAttendRequest(wire::AttendRequestParts parts, const CodecLimits& limits);
 
 }  // namespace attend::server

@@ -1,5 +1,5 @@
-// The response of one request: memory for the results, which the tiles write once, and the message that is sent from that
-// same memory.
+// The response of one request: memory for the results, which the tiles write once, and the message that is sent from
+// that same memory.
 #ifndef ATTEND_SERVER_RESPONSE_WRITER_H_
 #define ATTEND_SERVER_RESPONSE_WRITER_H_
 

@@ -15,19 +15,29 @@
 
 namespace attend::server {
 
-// The shape and type that query, key and value have in common.
+// The shape and type of a problem, read from the tensors that define them: batch, query_heads, query_length and
+// head_dim from query, kv_heads and key_length from key, value_dim from value.
 struct TensorShapes {
   core::AttentionShape shape;
   core::ElementType type = core::ElementType::kFloat32;
 };
 
-// INVALID_ARGUMENT with a Violation whose field is a path ("key.shape[1]"): a tensor that is absent, a type that is not
-// a float or not the query's, a rank other than 4, a negative length, shapes that do not agree. Heads that do not divide
-// and dims out of range are left to core::AttentionProblem::Create.
+// INVALID_ARGUMENT with a Violation whose field is a path ("key.data_type"): a tensor that is absent, a type that is
+// not a float or not the query's, a rank other than 4. Lengths are as sent: core::AttentionProblem::Create checks their
+// ranges.
 absl::StatusOr<TensorShapes> ReadTensorShapes(const v1::AttendRequest& request, core::Layout layout);
 
-// INVALID_ARGUMENT if `actual` bytes are not what tensor `name` ("query") needs.
-absl::Status CheckByteCount(absl::string_view name, int64_t actual, int64_t expected);
+// The bytes that each tensor came with.
+struct TensorByteCounts {
+  int64_t query = 0;
+  int64_t key = 0;
+  int64_t value = 0;
+};
+
+// INVALID_ARGUMENT for an axis that does not agree with the problem ("value.shape[0]" is not the batch), and for bytes
+// that are not what the shape takes ("query.data").
+absl::Status CheckTensorsAgree(const v1::AttendRequest& request, const TensorByteCounts& bytes,
+                               const core::AttentionProblem& problem);
 
 // A violation that core found, said in the words of the request: "head_dim" is "query.shape[3]", "key_lengths[2]" is
 // "options.key_lengths[2]". Statuses without a violation pass unchanged.

@@ -1,0 +1,54 @@
+#include "server/input_gatherer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/element_type.h"
+
+namespace attend::server {
+
+absl::StatusOr<InputGatherer> InputGatherer::Create(const core::AttentionProblem& problem, RequestTensors tensors,
+                                                    core::BufferPool& buffers) {
+  InputGatherer result;
+  const auto alignment = static_cast<size_t>(core::ElementBytes(problem.type()));
+  wire::BulkBytes* const arrived[] = {&tensors.query, &tensors.key, &tensors.value};
+  const void** const places[] = {&result.inputs_.query, &result.inputs_.key, &result.inputs_.value};
+  for (size_t i = 0; i < result.tensors_.size(); ++i) {
+    Tensor& tensor = result.tensors_[i];
+    const int64_t bytes = arrived[i]->size();
+    if (bytes == 0) continue;
+    if (const std::byte* in_place = arrived[i]->InPlace(alignment)) {
+      *places[i] = in_place;
+      tensor.in_place = std::move(*arrived[i]);
+      continue;
+    }
+    tensor.copy = buffers.Acquire(bytes);
+    if (tensor.copy.size() != bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes of inputs"));
+    }
+    *places[i] = tensor.copy.data();
+    tensor.gatherer = wire::BulkGatherer(std::move(*arrived[i]), tensor.copy.data());
+  }
+  return result;
+}
+
+bool InputGatherer::Step(int64_t max_bytes) {
+  int64_t left = max_bytes;
+  for (Tensor& tensor : tensors_) {
+    if (left <= 0) break;
+    if (!tensor.gatherer.done()) left -= tensor.gatherer.Step(left);
+  }
+  return done();
+}
+
+bool InputGatherer::done() const { return remaining_bytes() == 0; }
+
+int64_t InputGatherer::remaining_bytes() const {
+  int64_t bytes = 0;
+  for (const Tensor& tensor : tensors_) bytes += tensor.gatherer.remaining();
+  return bytes;
+}
+
+}  // namespace attend::server
