@@ -1,0 +1,304 @@
+// Every worker runs one loop: call `done` of a job that is over, else run a task, else run one tile of the job whose
+// turn it is (core/job_queue.h), else sleep. One mutex guards all of the pool's state; it is never held in foreign code
+// (Step, done, a task, a source's destructor, the clock) and a tile takes it once, for about a microsecond.
+//
+// Two kinds of sleep, both on a futex (std::atomic::wait on a counter read under the lock, so that no wake-up is lost):
+//  * idle: nothing to do for this worker until something is submitted, posted or over. A submission wakes as many as
+//  its
+//    job can use, not all: waking costs more than a small job.
+//  * blocked: all jobs that have something for this worker wait for tiles that others are running. `tiles_` counts
+//  tiles
+//    that ended; a worker reads it before it first asks, and sleeps only while it is unchanged. Whoever ends a tile
+//    wakes the blocked, if a worker found that job blocked since.
+//
+// A job ends in three steps: it is marked (no worker enters any more), the last worker inside leaves, and then
+// whichever worker comes first destroys the source and calls `done`. Steps two and three are the same for finished,
+// failed, cancelled and expired jobs, which is why `done` is called exactly once, and never while a worker is inside.
+#include "core/compute_pool.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/job_queue.h"
+
+namespace attend::core {
+namespace {
+
+// Tasks go before tiles, but a worker that ran this many in a row runs a tile, if there is one.
+constexpr int kTasksBeforeATile = 8;
+
+}  // namespace
+
+class ComputePool::Scheduler {
+ public:
+  explicit Scheduler(const Options& options) : options_(options), jobs_(options.workers) {}
+  ~Scheduler() { Stop(); }
+
+  absl::Status Start();
+  // Ends all jobs and joins the workers. While it runs, `done` and tasks may still call the pool.
+  void Stop();
+  JobId Submit(Job job);
+  void Cancel(JobId id);
+  void Post(std::function<void()> task);
+
+  int workers() const { return options_.workers; }
+  int64_t active_jobs() const;
+  absl::Duration busy_time() const { return absl::Nanoseconds(busy_nanoseconds_.load(std::memory_order_relaxed)); }
+  absl::Time oldest_progress() const;
+  absl::Time oldest_submission() const;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  // What one worker's loop knows. Its own thread alone touches it.
+  struct Worker {
+    int number = 0;
+    absl::Time now;  // read after its latest action
+    int tasks_in_row = 0;
+    std::vector<JobId> blocked;  // jobs found blocked while tiles_ was `tiles_seen`
+    uint32_t tiles_seen = 0;
+  };
+
+  void Work(int number);
+  // Each does one thing, with the lock released meanwhile, and returns true; or there is none to do.
+  bool CallDone(Worker& worker, Lock& lock);
+  bool RunTask(Worker& worker, Lock& lock);
+  bool RunTile(Worker& worker, Lock& lock);
+  void Sleep(Worker& worker, Lock& lock);
+  void NoteBlocked(Worker& worker, ActiveJob& job);
+  // Releases the lock and wakes up to `count` workers.
+  void WakeAndUnlock(int count, Lock& lock);
+  void WakeAll();
+  absl::Time AddBusy(absl::Time since);
+
+  const Options options_;
+  std::vector<std::thread> threads_;
+  std::atomic<int64_t> busy_nanoseconds_{0};
+
+  mutable std::mutex mutex_;
+  JobQueue jobs_;
+  std::deque<std::function<void()>> tasks_;
+  JobId last_id_ = 0;
+  bool stopping_ = false;
+  int idle_sleepers_ = 0;
+  int blocked_sleepers_ = 0;
+  // Written under the lock, waited for without it.
+  std::atomic<uint32_t> work_{0};   // changes when there is something to do for idle workers
+  std::atomic<uint32_t> tiles_{0};  // changes when blocked workers should ask again
+};
+
+absl::Status ComputePool::Scheduler::Start() {
+  try {
+    for (int number = 0; number < options_.workers; ++number) {
+      threads_.emplace_back([this, number] { Work(number); });
+    }
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("made ", threads_.size(), " of ", options_.workers, " compute threads: ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+void ComputePool::Scheduler::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    jobs_.EndAll(absl::CancelledError("the compute pool ends"));
+    WakeAll();
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+ComputePool::JobId ComputePool::Scheduler::Submit(Job job) {
+  const absl::Time now = options_.clock->Now();
+  const int wanted = std::max(1, job.source->parallelism());
+  Lock lock(mutex_);
+  const JobId id = ++last_id_;
+  jobs_.Add(id, std::move(job), now);
+  if (stopping_) jobs_.End(id, absl::CancelledError("the compute pool ends"));
+  WakeAndUnlock(wanted, lock);
+  return id;
+}
+
+void ComputePool::Scheduler::Cancel(JobId id) {
+  Lock lock(mutex_);
+  jobs_.End(id, absl::CancelledError("the job was cancelled"));
+  if (jobs_.has_over()) WakeAndUnlock(1, lock);
+}
+
+void ComputePool::Scheduler::Post(std::function<void()> task) {
+  Lock lock(mutex_);
+  tasks_.push_back(std::move(task));
+  WakeAndUnlock(1, lock);
+}
+
+int64_t ComputePool::Scheduler::active_jobs() const {
+  const std::lock_guard lock(mutex_);
+  return jobs_.size();
+}
+
+absl::Time ComputePool::Scheduler::oldest_progress() const {
+  const std::lock_guard lock(mutex_);
+  return jobs_.OldestProgress();
+}
+
+absl::Time ComputePool::Scheduler::oldest_submission() const {
+  const std::lock_guard lock(mutex_);
+  return jobs_.OldestSubmission();
+}
+
+void ComputePool::Scheduler::Work(int number) {
+  omp_set_num_threads(1);  // oneDNN's primitives run in this thread alone; OpenMP keeps it per thread
+  Worker worker;
+  worker.number = number;
+  worker.now = options_.clock->Now();
+  Lock lock(mutex_);
+  for (;;) {
+    jobs_.EndExpired(worker.now);
+    if (CallDone(worker, lock)) continue;
+    if (worker.tasks_in_row < kTasksBeforeATile && RunTask(worker, lock)) continue;
+    if (RunTile(worker, lock)) continue;
+    if (RunTask(worker, lock)) continue;
+    if (stopping_ && jobs_.empty()) return;
+    Sleep(worker, lock);
+  }
+}
+
+bool ComputePool::Scheduler::CallDone(Worker& worker, Lock& lock) {
+  std::unique_ptr<ActiveJob> job = jobs_.TakeOver();
+  if (job == nullptr) return false;
+  lock.unlock();
+  job->job.source.reset();
+  job->job.done(*job->ending, TimingsOf(*job, worker.now));
+  job.reset();  // what `done` holds on to goes before the worker does anything else
+  worker.now = options_.clock->Now();
+  lock.lock();
+  if (stopping_ && jobs_.empty()) WakeAll();  // the others may leave
+  return true;
+}
+
+bool ComputePool::Scheduler::RunTask(Worker& worker, Lock& lock) {
+  if (tasks_.empty()) return false;
+  std::function<void()> task = std::move(tasks_.front());
+  tasks_.pop_front();
+  ++worker.tasks_in_row;
+  lock.unlock();
+  task();
+  task = nullptr;
+  worker.now = AddBusy(worker.now);
+  lock.lock();
+  return true;
+}
+
+bool ComputePool::Scheduler::RunTile(Worker& worker, Lock& lock) {
+  if (worker.blocked.empty()) worker.tiles_seen = tiles_.load(std::memory_order_relaxed);
+  ActiveJob* const job = jobs_.Pick(worker.number, worker.blocked);
+  worker.tasks_in_row = 0;
+  if (job == nullptr) return false;
+  lock.unlock();
+  TileSource& source = *job->job.source;
+  TileRun run = {.worker = worker.number, .result = source.Step(worker.number), .begin = worker.now, .end = {}};
+  const bool advanced = run.result.outcome == TileSource::Outcome::kAdvanced;
+  const bool finished = source.finished();
+  absl::Status status = finished ? source.status() : absl::OkStatus();
+  run.end = worker.now = advanced ? AddBusy(worker.now) : options_.clock->Now();
+  lock.lock();
+  if (finished) jobs_.End(job->id, std::move(status));
+  if (run.result.outcome == TileSource::Outcome::kBlocked) {
+    NoteBlocked(worker, *job);
+  } else {
+    if (advanced) worker.blocked.clear();
+    tiles_.fetch_add(1);
+    if (std::exchange(job->contended, false) && blocked_sleepers_ > 0) tiles_.notify_all();
+  }
+  jobs_.Leave(*job, run);
+  return true;
+}
+
+void ComputePool::Scheduler::NoteBlocked(Worker& worker, ActiveJob& job) {
+  if (worker.tiles_seen != tiles_.load(std::memory_order_relaxed)) {
+    worker.blocked.clear();  // a tile has ended since: ask again
+    return;
+  }
+  worker.blocked.push_back(job.id);
+  job.contended = true;
+}
+
+void ComputePool::Scheduler::Sleep(Worker& worker, Lock& lock) {
+  const bool blocked = !worker.blocked.empty();
+  int& sleepers = blocked ? blocked_sleepers_ : idle_sleepers_;
+  std::atomic<uint32_t>& counter = blocked ? tiles_ : work_;
+  const uint32_t seen = blocked ? worker.tiles_seen : work_.load(std::memory_order_relaxed);
+  ++sleepers;
+  lock.unlock();
+  counter.wait(seen);
+  worker.now = options_.clock->Now();
+  worker.blocked.clear();
+  lock.lock();
+  --sleepers;
+}
+
+void ComputePool::Scheduler::WakeAndUnlock(int count, Lock& lock) {
+  const int idle = std::min(count, idle_sleepers_);
+  const bool rouse_blocked = idle < count && blocked_sleepers_ > 0;
+  work_.fetch_add(1);
+  if (rouse_blocked) tiles_.fetch_add(1);
+  lock.unlock();
+  for (int i = 0; i < idle; ++i) work_.notify_one();
+  if (rouse_blocked) tiles_.notify_all();
+}
+
+void ComputePool::Scheduler::WakeAll() {
+  work_.fetch_add(1);
+  tiles_.fetch_add(1);
+  work_.notify_all();
+  tiles_.notify_all();
+}
+
+// Counts the time from `since` until now as busy. Returns now.
+absl::Time ComputePool::Scheduler::AddBusy(absl::Time since) {
+  const absl::Time now = options_.clock->Now();
+  busy_nanoseconds_.fetch_add(absl::ToInt64Nanoseconds(now - since), std::memory_order_relaxed);
+  return now;
+}
+
+absl::StatusOr<std::unique_ptr<ComputePool>> ComputePool::Create(const Options& options) {
+  if (options.workers < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("workers is ", options.workers, ", must be at least 1"));
+  }
+  auto scheduler = std::make_unique<Scheduler>(options);
+  if (absl::Status status = scheduler->Start(); !status.ok()) return status;
+  return std::unique_ptr<ComputePool>(new ComputePool(std::move(scheduler)));
+}
+
+ComputePool::ComputePool(std::unique_ptr<Scheduler> scheduler) : scheduler_(std::move(scheduler)) {}
+
+ComputePool::~ComputePool() { scheduler_->Stop(); }
+
+ComputePool::JobId ComputePool::Submit(Job job) { return scheduler_->Submit(std::move(job)); }
+
+void ComputePool::Cancel(JobId id) { scheduler_->Cancel(id); }
+
+void ComputePool::Post(std::function<void()> task) { scheduler_->Post(std::move(task)); }
+
+int ComputePool::workers() const { return scheduler_->workers(); }
+
+int64_t ComputePool::active_jobs() const { return scheduler_->active_jobs(); }
+
+absl::Duration ComputePool::busy_time() const { return scheduler_->busy_time(); }
+
+absl::Time ComputePool::oldest_progress() const { return scheduler_->oldest_progress(); }
+
+absl::Time ComputePool::oldest_submission() const { return scheduler_->oldest_submission(); }
+
+}  // namespace attend::core
