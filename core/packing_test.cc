@@ -1,0 +1,172 @@
+#include "core/packing.h"
+
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace attend::core {
+namespace {
+
+constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16};
+
+// Rows in memory that ends exactly with the last element: what reads beyond is found by the sanitizers.
+struct Source {
+  std::vector<unsigned char> bytes;
+  std::vector<float> numbers;  // what they are, [count, dim]
+  SourceRows rows;
+
+  Source(ElementType type, int64_t count, int dim, int64_t stride, unsigned seed)
+      : bytes(((count - 1) * stride + dim) * ElementBytes(type)),
+        numbers(count * dim),
+        rows{.first = bytes.data(), .stride = stride, .count = count, .dim = dim, .type = type} {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (int64_t i = 0; i < count; ++i) {
+      for (int d = 0; d < dim; ++d) Set(i, d, normal(random));
+    }
+  }
+
+  void Set(int64_t i, int d, float number) {
+    unsigned char* const to = &bytes[(i * rows.stride + d) * ElementBytes(rows.type)];
+    float& kept = numbers[i * rows.dim + d];
+    if (rows.type == ElementType::kFloat32) {
+      std::memcpy(to, &number, sizeof(number));
+      kept = number;
+      return;
+    }
+    const bool brain = rows.type == ElementType::kBFloat16;
+    const uint16_t bits = brain ? FloatToBFloat16(number) : FloatToFloat16(number);
+    std::memcpy(to, &bits, sizeof(bits));
+    kept = brain ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
+  }
+  float Get(int64_t i, int d) const { return i < rows.count && d < rows.dim ? numbers[i * rows.dim + d] : 0; }
+};
+
+class PackingTest : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Targets, PackingTest, testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         [](const auto& target) { return std::string(hwy::TargetName(target.param)); });
+
+TEST_P(PackingTest, PacksRowsOfEveryType) {
+  for (const ElementType type : kTypes) {
+    for (const int dim : {1, 2, 3, 7, 16, 33, 80, 112}) {
+      const Source source(type, 5, dim, dim + 3, dim);
+      const int padded = (dim + 15) / 16 * 16;
+      std::vector<float> out(8 * padded + 1, -1);
+      PackRows(source.rows, padded, 8, ProductType::kFloat32, out.data());
+      for (int i = 0; i < 8; ++i) {
+        for (int d = 0; d < padded; ++d) {
+          ASSERT_EQ(out[i * padded + d], source.Get(i, d))
+              << ElementTypeName(type) << " dim " << dim << " " << i << " " << d;
+        }
+      }
+      EXPECT_EQ(out.back(), -1);
+    }
+  }
+}
+
+TEST_P(PackingTest, TransposesKeysOfEveryType) {
+  for (const ElementType type : kTypes) {
+    for (const int dim : {1, 3, 4, 5, 16, 33, 64}) {
+      for (const int64_t count : {1, 3, 15, 16, 17, 63, 64}) {
+        for (const int stride : {64, 272}) {
+          const Source source(type, count, dim, dim + 1, dim);
+          const int padded = (dim + 15) / 16 * 16;
+          std::vector<float> out(padded * stride + 1, -1);
+          PackKeyPanel(source.rows, padded, 64, {.keys = 64, .row_stride = stride}, ProductType::kFloat32, out.data());
+          for (int d = 0; d < padded; ++d) {
+            for (int j = 0; j < 64; ++j) ASSERT_EQ(out[d * stride + j], source.Get(j, d)) << dim << " " << count;
+            for (int j = 64; j < stride; ++j) ASSERT_EQ(out[d * stride + j], -1) << "columns beyond are not written";
+          }
+          EXPECT_EQ(out.back(), -1);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(PackingTest, BFloat16StaysBFloat16) {
+  const Source source(ElementType::kBFloat16, 21, 5, 5, 3);
+  std::vector<uint16_t> rows(32 * 16);
+  PackRows(source.rows, 16, 32, ProductType::kBFloat16, rows.data());
+  std::vector<uint16_t> panel(16 * 272, 0xffff);
+  PackKeyPanel(source.rows, 16, 64, {.keys = 256, .row_stride = 272}, ProductType::kBFloat16, panel.data());
+  for (int d = 0; d < 16; ++d) {
+    for (int j = 0; j < 32; ++j) ASSERT_EQ(BFloat16ToFloat(rows[j * 16 + d]), source.Get(j, d));
+    for (int j = 0; j < 64; ++j) ASSERT_EQ(BFloat16ToFloat(panel[d * 272 + j]), source.Get(j, d));
+  }
+}
+
+TEST_P(PackingTest, FindsEveryNumberThatIsNotFinite) {
+  for (const ElementType type : kTypes) {
+    for (const int dim : {1, 5, 16, 37}) {
+      Source source(type, 3, dim, dim + 2, dim);
+      source.Set(1, 0, type == ElementType::kFloat16 ? 65504 : 3e38f);
+      ASSERT_TRUE(AllFinite(source.rows));
+      for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                              std::numeric_limits<float>::quiet_NaN()}) {
+        for (int64_t i = 0; i < 3; ++i) {
+          for (int d = 0; d < dim; ++d) {
+            const float good = source.Get(i, d);
+            source.Set(i, d, bad);
+            ASSERT_FALSE(AllFinite(source.rows)) << ElementTypeName(type) << " " << bad << " at " << i << ", " << d;
+            source.Set(i, d, good);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(PackingTest, AllFiniteLooksAtTheRowsAlone) {
+  Source source(ElementType::kFloat32, 3, 4, 6, 1);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(&source.bytes[4 * sizeof(float)], &nan, sizeof(nan));  // between rows 0 and 1
+  EXPECT_TRUE(AllFinite(source.rows));
+  source.rows.count = 0;
+  EXPECT_TRUE(AllFinite(source.rows));
+}
+
+// Every f16 number, subnormal ones included.
+TEST_P(PackingTest, ConvertsEveryFloat16Exactly) {
+  std::vector<uint16_t> bits(65536);
+  for (int i = 0; i < 65536; ++i) bits[i] = static_cast<uint16_t>(i);
+  std::vector<float> out(65536);
+  PackRows({.first = bits.data(), .stride = 65536, .count = 1, .dim = 65536, .type = ElementType::kFloat16}, 65536, 1,
+           ProductType::kFloat32, out.data());
+  for (int i = 0; i < 65536; ++i) {
+    const float exact = Float16ToFloat(bits[i]);
+    if (std::isnan(exact)) {
+      ASSERT_TRUE(std::isnan(out[i]));
+    } else {
+      ASSERT_EQ(out[i], exact) << std::hex << i;
+    }
+  }
+}
+
+TEST_P(PackingTest, ExpandsBFloat16Exactly) {
+  std::vector<uint16_t> bits(1003);
+  for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint16_t>(i * 61);
+  std::vector<float> out(1004, -1);
+  ExpandBFloat16(bits.data(), 1003, out.data());
+  for (int i = 0; i < 1003; ++i) {
+    const float exact = BFloat16ToFloat(bits[i]);
+    ASSERT_EQ(std::memcmp(&out[i], &exact, sizeof(exact)), 0);
+  }
+  EXPECT_EQ(out[1003], -1);
+}
+
+}  // namespace
+}  // namespace attend::core
