@@ -78,6 +78,8 @@ std::string FailureLine(const absl::Status& status);
 void AddDemoCommand(Commands& commands);
 void AddHealthCommand(Commands& commands);
 void AddServerInfoCommand(Commands& commands);
+void AddGenerateCommand(Commands& commands);
+void AddInferCommand(Commands& commands);
 
 }  // namespace attend::client
 
