@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,9 +24,11 @@ using ::attend::testing::ScriptedSource;
 
 using Script = ScriptedSource::Script;
 
-// What `done` was told.
+// What `done` was told. Not the status itself: its shared part is counted in a library that ThreadSanitizer does not
+// see.
 struct Ended {
-  absl::Status status;
+  absl::StatusCode code;
+  std::string message;
   JobTimings timings;
 };
 
@@ -39,7 +42,7 @@ ComputePool::Job MakeJob(Script script, std::promise<Ended>& ended, absl::Time d
   return {.source = std::make_unique<ScriptedSource>(std::move(script)),
           .deadline = deadline,
           .done = [&ended](const absl::Status& status, const JobTimings& timings) {
-            ended.set_value({status, timings});
+            ended.set_value({status.code(), std::string(status.message()), timings});
           }};
 }
 
@@ -100,7 +103,7 @@ TEST_P(ComputePoolTest, RunsEveryTileOnceOnItsOwnWorkers) {
                                        ++tiles;
                                        if (worker < 0 || worker >= GetParam()) ++strays;
                                      }});
-  EXPECT_TRUE(ended.status.ok()) << ended.status;
+  EXPECT_EQ(ended.code, absl::StatusCode::kOk) << ended.message;
   EXPECT_EQ(tiles, 507);
   EXPECT_EQ(strays, 0);
   EXPECT_EQ(ended.timings.multiply_adds, 507 * 1000);
@@ -112,13 +115,15 @@ TEST_P(ComputePoolTest, RunsEveryTileOnceOnItsOwnWorkers) {
 TEST_P(ComputePoolTest, AJobWithoutTilesIsDoneAtOnce) {
   const auto pool = MakePool(GetParam());
   const Ended ended = RunJob(*pool, {.tiles = 0});
-  EXPECT_TRUE(ended.status.ok());
+  EXPECT_EQ(ended.code, absl::StatusCode::kOk);
   EXPECT_EQ(ended.timings.multiply_adds, 0);
 }
 
 TEST_P(ComputePoolTest, ASourcesOwnStatusIsHandedOn) {
   const auto pool = MakePool(GetParam());
-  EXPECT_EQ(RunJob(*pool, {.tiles = 3, .status = absl::InternalError("tile")}).status, absl::InternalError("tile"));
+  const Ended ended = RunJob(*pool, {.tiles = 3, .status = absl::InternalError("tile")});
+  EXPECT_EQ(ended.code, absl::StatusCode::kInternal);
+  EXPECT_EQ(ended.message, "tile");
 }
 
 TEST_P(ComputePoolTest, OpenMpRunsSingleThreadedOnEveryWorker) {
@@ -146,7 +151,7 @@ TEST_P(ComputePoolTest, ACancelledJobStopsWithinOneTile) {
   pool->Cancel(id);
   pool->Cancel(id);
   go_on.set_value();
-  EXPECT_EQ(ended.get_future().get().status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(ended.get_future().get().code, absl::StatusCode::kCancelled);
   EXPECT_EQ(tiles, GetParam());
   pool->Cancel(id);  // not there any more
   pool->Cancel(0);
@@ -159,7 +164,7 @@ TEST_P(ComputePoolTest, ACancelledJobThatHasNotStartedRunsNoTile) {
   Barrier barrier(*pool, GetParam());
   pool->Cancel(pool->Submit(MakeJob({.on_tile = [&](int) { ++tiles; }}, ended)));
   barrier.Open();
-  EXPECT_EQ(ended.get_future().get().status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(ended.get_future().get().code, absl::StatusCode::kCancelled);
   EXPECT_EQ(tiles, 0);
 }
 
@@ -174,7 +179,7 @@ TEST_P(ComputePoolTest, ARunningJobEndsAtItsDeadline) {
                               if (++tiles == 100) clock.Advance(absl::Seconds(2));
                             }},
                        ended, clock.Now() + absl::Seconds(1)));
-  EXPECT_EQ(ended.get_future().get().status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ended.get_future().get().code, absl::StatusCode::kDeadlineExceeded);
   EXPECT_LT(tiles, 1'000'000);
 }
 
@@ -190,10 +195,10 @@ TEST_P(ComputePoolTest, ADeadlineEndsAJobThatNeverGotATile) {
   clock.Advance(absl::Seconds(2));
   barrier.Open();
   const Ended ended = late.get_future().get();
-  EXPECT_EQ(ended.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ended.code, absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(ended.timings.queue, absl::Seconds(2));
   EXPECT_EQ(tiles, 0);
-  EXPECT_TRUE(in_time.get_future().get().status.ok());
+  EXPECT_EQ(in_time.get_future().get().code, absl::StatusCode::kOk);
 }
 
 TEST_P(ComputePoolTest, TheSourceIsGoneBeforeDone) {
@@ -226,8 +231,8 @@ TEST_P(ComputePoolTest, DoneMaySubmitCancelAndPost) {
          pool->Submit(MakeJob({}, second_ended));
          pool->Post([&] { posted.set_value(); });
        }});
-  EXPECT_EQ(endless_ended.get_future().get().status.code(), absl::StatusCode::kCancelled);
-  EXPECT_TRUE(second_ended.get_future().get().status.ok());
+  EXPECT_EQ(endless_ended.get_future().get().code, absl::StatusCode::kCancelled);
+  EXPECT_EQ(second_ended.get_future().get().code, absl::StatusCode::kOk);
   posted.get_future().wait();
 }
 
@@ -266,7 +271,7 @@ TEST(ComputePoolTaskTest, TasksGoBeforeTilesButNeverStarveThem) {
     pool->Submit(MakeJob({.tiles = 20, .on_tile = [&](int) { tasks_before_tile.push_back(tasks); }}, ended));
     barrier.Open();
   }
-  EXPECT_TRUE(ended.get_future().get().status.ok());
+  EXPECT_EQ(ended.get_future().get().code, absl::StatusCode::kOk);
   ASSERT_EQ(tasks_before_tile.size(), 20u);
   EXPECT_GT(tasks_before_tile[0], 0);
   EXPECT_LT(tasks_before_tile[19], 400);
@@ -305,7 +310,7 @@ TEST_P(ComputePoolTest, DestructionCancelsEverythingAndRunsTasks) {
 TEST_P(ComputePoolTest, BlockedWorkersWakeWhenTheTileTheyWaitForEnds) {
   const auto pool = MakePool(GetParam());
   for (int round = 0; round < 300; ++round) {
-    ASSERT_TRUE(RunJob(*pool, {.packing_tiles = 1 + round % 5, .tiles = 8}).status.ok());
+    ASSERT_EQ(RunJob(*pool, {.packing_tiles = 1 + round % 5, .tiles = 8}).code, absl::StatusCode::kOk);
   }
 }
 
@@ -317,13 +322,13 @@ TEST(ComputePoolBlockedTest, AWorkerThatSleepsBlockedTakesNewWork) {
   // One worker packs until released; the other is blocked by that.
   pool->Submit(MakeJob({.packing_tiles = 1, .tiles = 1, .on_tile = [released](int) { released.wait(); }}, held_ended));
   for (int round = 0; round < 50; ++round) {
-    EXPECT_TRUE(RunJob(*pool, {.tiles = 3}).status.ok());
+    EXPECT_EQ(RunJob(*pool, {.tiles = 3}).code, absl::StatusCode::kOk);
     std::promise<void> ran;
     pool->Post([&] { ran.set_value(); });
     ran.get_future().wait();
   }
   release.set_value();
-  EXPECT_TRUE(held_ended.get_future().get().status.ok());
+  EXPECT_EQ(held_ended.get_future().get().code, absl::StatusCode::kOk);
 }
 
 TEST(ComputePoolFiguresTest, AgesAndBusyTimeFollowTheClock) {
