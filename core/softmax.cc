@@ -64,10 +64,11 @@ struct Row {
     return Masked<kCut>(d, hn::Mul(hn::Load(d, scores + x), hn::Set(d, scale)), x);
   }
   // exp(scale * score - subtracted), the subtraction before the multiplication by log2(e): scores up to the largest
-  // float are ordinary.
+  // float are ordinary. The scaled score is rounded as the maximum was: the exact product that a fused operation would
+  // take differs from it by an exponent's worth where scores are large. (The build forbids the compiler to fuse, too.)
   template <bool kCut>
   HWY_INLINE Vector Exponential(Floats d, int x, Vector subtracted) const {
-    const Vector difference = hn::MulSub(hn::Load(d, scores + x), hn::Set(d, scale), subtracted);
+    const Vector difference = hn::Sub(hn::Mul(hn::Load(d, scores + x), hn::Set(d, scale)), subtracted);
     return Exp2(d, hn::Mul(Masked<kCut>(d, difference, x), hn::Set(d, kLog2e)));
   }
 };
