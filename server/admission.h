@@ -6,6 +6,7 @@
 #ifndef ATTEND_SERVER_ADMISSION_H_
 #define ATTEND_SERVER_ADMISSION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -41,7 +42,7 @@ class Admission {
   };
 
   // The bytes that one request holds, or its place in the queue. Made empty by the call, which keeps it in place; the
-  // admission outlives it. Destroying it releases.
+  // admission outlives it. Destroying it releases. Thread-safe: a call may be cancelled at any moment.
   class Reservation {
    public:
     Reservation() = default;
@@ -55,9 +56,10 @@ class Admission {
 
    private:
     friend class Admission;
-    Admission* admission_ = nullptr;
+    enum class State { kEmpty, kWaiting, kAdmitted };
+    std::atomic<Admission*> admission_ = nullptr;  // set by the first Admit; all below is guarded by its lock
+    State state_ = State::kEmpty;
     Request request_;
-    bool waiting_ = false;
     absl::Time since_ = absl::InfinitePast();
     std::function<void(const absl::Status&)> decided_;
   };
@@ -88,10 +90,14 @@ class Admission {
  private:
   using Callbacks = std::vector<std::pair<std::function<void(const absl::Status&)>, absl::Status>>;
 
+  // All under the lock.
+  absl::StatusOr<Decision> Wait(Reservation& reservation, std::function<void(const absl::Status&)> decided);
+  bool IsSmall(const Reservation& reservation) const;
   bool Fits(const Reservation& reservation) const;
   Reservation* NextAdmitted(absl::Time now);
   void AdmitAll(absl::Time now, Callbacks& callbacks);
   void Expire(absl::Time now, Callbacks& callbacks);
+
   bool Remove(Reservation& reservation);
 
   const Options options_;

@@ -62,9 +62,9 @@ class Backlog {
   int64_t queued() const;  // calls that wait, for the metrics
 
  private:
-  absl::Status Refuse();
+  // All under the lock.
+  absl::Status Refuse(absl::Time now);
   absl::Duration PredictDeparture() const;
-  double FastestRate() const;
 
   const Options options_;
   mutable std::mutex mutex_;

@@ -11,12 +11,13 @@
 #ifndef ATTEND_SERVER_RECEIVE_GATE_H_
 #define ATTEND_SERVER_RECEIVE_GATE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -40,6 +41,7 @@ class ReceiveGate {
   };
 
   // One call's stay before and behind the gate. Made empty by the call, which keeps it in place; the gate outlives it.
+  // Thread-safe: a call may be cancelled at any moment.
   class Visit {
    public:
     Visit() = default;
@@ -57,10 +59,11 @@ class ReceiveGate {
 
    private:
     friend class ReceiveGate;
-    ReceiveGate* gate_ = nullptr;
+    enum class State { kOutside, kWaiting, kInside };
+    std::atomic<ReceiveGate*> gate_ = nullptr;  // set by the first Enter; all below is guarded by its lock
+    State state_ = State::kOutside;
     std::string client_;
     int64_t charge_ = 0;
-    bool waiting_ = false;
     absl::Time since_ = absl::InfinitePast();
     std::function<void()> let_in_;
   };
@@ -84,20 +87,32 @@ class ReceiveGate {
   int64_t waiting() const;          // calls before the gate
 
  private:
+  using Callbacks = std::vector<std::function<void()>>;
+
   // What the visits of one client inside hold, and how many they are.
   struct Held {
     int64_t bytes = 0;
     int64_t visits = 0;
   };
 
+  // Those before the gate that do not fit, as a search for the next one comes by them.
+  struct Blocked {
+    bool any = false;
+    absl::Time since = absl::InfiniteFuture();  // the longest wait among them
+    bool reserve_suffices = true;               // none of them needs the room that is left to small calls
+  };
+
+  // All under the lock.
   bool IsSmall(int64_t charge) const { return charge <= options_.budget_bytes / 64; }
+  bool ClientMayHold(const Visit& visit) const;
   bool Fits(const Visit& visit) const;
-  bool MayPass(const Visit& visit, const Visit& first_blocked, absl::Time now) const;
-  void LetIn(Visit& visit);
-  void AddCharge(const std::string& client, int64_t bytes, bool small);
-  Visit* NextLetIn(absl::Time now);
-  void LetInAll(std::vector<std::function<void()>>& callbacks);
-  void Arrive(Visit& visit, int64_t bytes);
+  bool MayPass(const Visit& visit, const Blocked& blocked, absl::Time now) const;
+  Visit* NextLetIn(absl::Time now) const;
+  void LetInAll(absl::Time now, Callbacks& callbacks);
+  void AddCharge(const Visit& visit);
+  void TakeCharge(const Visit& visit);
+
+  void Recharge(Visit& visit, int64_t bytes);
   bool Remove(Visit& visit);
 
   const Options options_;
@@ -105,9 +120,9 @@ class ReceiveGate {
   Backlog& backlog_;
   mutable std::mutex mutex_;
   TurnQueue<Visit> queue_;
-  std::map<std::string, Held> held_;
+  std::unordered_map<std::string, Held> held_;  // of clients with visits inside
   int64_t receiving_bytes_ = 0;
-  int64_t large_bytes_ = 0;
+  int64_t large_bytes_ = 0;  // of them, those of calls that are not small
 };
 
 }  // namespace attend::server

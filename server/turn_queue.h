@@ -50,6 +50,14 @@ class TurnQueue {
     }
   }
 
+  // The first item of each client, in the order of their turns. `visit(Item*)` returns false to end it.
+  template <typename Visit>
+  void ForEachFirst(Visit visit) const {
+    for (const Client& client : clients_) {
+      if (!visit(client.items.front())) return;
+    }
+  }
+
   int64_t size() const { return static_cast<int64_t>(size_); }
 
  private:
