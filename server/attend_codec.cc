@@ -1,9 +1,8 @@
 #include "server/attend_codec.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
-#include <vector>
+#include <variant>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -22,24 +21,27 @@ namespace {
 constexpr int kDefaultPriority = 5;
 constexpr int kLowestPriority = 9;
 
+absl::Status RefuseField(const wire::UnknownField& unknown, absl::string_view version) {
+  const std::string number = absl::StrCat(unknown.number);
+  const bool at_top = unknown.message.empty();
+  const core::Violation violation = {.field = at_top ? number : absl::StrCat(unknown.message, ".", number),
+                                     .reason = "UNKNOWN_FIELD",
+                                     .value = number,
+                                     .limit = absl::StrCat("the fields of attend ", version)};
+  return StatusWithViolation(absl::StatusCode::kUnimplemented, violation,
+                             absl::StrCat(at_top ? "the request" : unknown.message, " has a field number ", number,
+                                          " of a type that this server, attend ", version, ", does not know"));
+}
+
 absl::Status CheckNothingUnknown(const v1::AttendRequest& request, absl::string_view version) {
-  if (const std::optional<wire::UnknownField> unknown = wire::FindUnknownField(request)) {
-    const std::string number = absl::StrCat(unknown->number);
-    const bool at_top = unknown->message.empty();
-    const core::Violation violation = {.field = at_top ? number : absl::StrCat(unknown->message, ".", number),
-                                       .reason = "UNKNOWN_FIELD",
-                                       .value = number,
-                                       .limit = absl::StrCat("the fields of attend ", version)};
-    return StatusWithViolation(absl::StatusCode::kUnimplemented, violation,
-                               absl::StrCat(at_top ? "the request" : unknown->message, " has a field number ", number,
-                                            " of a type that this server, attend ", version, ", does not know"));
-  }
-  const std::optional<wire::UnknownEnumValue> unknown = wire::FindUnknownEnumValue(request);
-  if (!unknown.has_value()) return absl::OkStatus();
-  return core::InvalidArgument({.field = unknown->field,
+  const wire::UnknownContent unknown = wire::FindUnknownContent(request);
+  if (const auto* field = std::get_if<wire::UnknownField>(&unknown)) return RefuseField(*field, version);
+  const auto* value = std::get_if<wire::UnknownEnumValue>(&unknown);
+  if (value == nullptr) return absl::OkStatus();
+  return core::InvalidArgument({.field = value->field,
                                 .reason = "UNKNOWN_ENUM_NUMBER",
-                                .value = absl::StrCat(unknown->number),
-                                .limit = absl::StrCat("one of ", unknown->names)});
+                                .value = absl::StrCat(value->number),
+                                .limit = absl::StrCat("one of ", value->names)});
 }
 
 absl::Status CheckPriority(int priority) {

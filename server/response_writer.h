@@ -24,8 +24,8 @@ struct ResponseTimings {
   absl::Duration encode;
 };
 
-// The size of the response to `problem` with the longest request_id and timings: an upper bound, exact to about 200
-// bytes. Saturates at the largest int64.
+// The size of the response to `problem`: an upper bound, whatever its request_id and timings, and at most 512 bytes too
+// high. Saturates at the largest int64.
 int64_t PredictResponseBytes(const core::AttentionProblem& problem);
 
 // Movable. Not thread-safe.

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -130,9 +132,13 @@ TEST(PredictResponseBytesTest, IsAnUpperBoundThatIsClose) {
       core::BufferPool buffers(0);
       auto writer = ResponseWriter::Create(problem, buffers);
       ASSERT_TRUE(writer.ok()) << writer.status();
-      const auto bytes = static_cast<int64_t>((*std::move(writer)).Finish(Timings(), 1, "an id").Length());
-      EXPECT_LE(bytes, PredictResponseBytes(problem));
-      EXPECT_GE(bytes + 250, PredictResponseBytes(problem));
+      const absl::Duration long_time = absl::Hours(24 * 365 * 100) + absl::Nanoseconds(999'999'999);
+      const std::string long_id(128, 'x');
+      const grpc::ByteBuffer longest = (*std::move(writer))
+                                           .Finish({long_time, long_time, long_time, long_time, long_time},
+                                                   std::numeric_limits<int64_t>::max(), long_id);
+      EXPECT_LE(static_cast<int64_t>(longest.Length()), PredictResponseBytes(problem));
+      EXPECT_GT(static_cast<int64_t>(longest.Length()) + 512, PredictResponseBytes(problem));
     }
   }
 }
@@ -141,11 +147,12 @@ TEST(PredictResponseBytesTest, Saturates) {
   const core::AttentionShape shape = {.batch = int64_t{1} << 30,
                                       .query_heads = 1,
                                       .kv_heads = 1,
-                                      .query_length = int64_t{1} << 29,
+                                      .query_length = int64_t{1} << 30,
                                       .key_length = 1,
                                       .head_dim = 1,
-                                      .value_dim = 3};
-  const auto problem = core::AttentionProblem::Create(shape, core::ElementType::kFloat32, {}, {.logsumexp = true});
+                                      .value_dim = 1};
+  const auto problem =
+      core::AttentionProblem::Create(shape, core::ElementType::kFloat32, {}, {.weights = true, .logsumexp = true});
   ASSERT_TRUE(problem.ok()) << problem.status();
   EXPECT_EQ(PredictResponseBytes(*problem), std::numeric_limits<int64_t>::max());
 }

@@ -67,13 +67,4 @@ grpc::ByteBuffer JoinAttendResponse(const AttendResponseParts& parts) {
   return JoinMessage(parts.message.SerializeAsString(), bulk, AttendResponseBulkFields());
 }
 
-int64_t JoinedResponseSize(const v1::AttendResponse& message, const AttendResponseSizes& sizes) {
-  std::array<int64_t, kResponseBulkCount> bulk = {};
-  bulk[kOutputData] = sizes.output;
-  bulk[kWeightsData] = sizes.weights;
-  bulk[kScoresData] = sizes.scores;
-  bulk[kLogsumexpData] = sizes.logsumexp;
-  return JoinedSize(message.SerializeAsString(), bulk, AttendResponseBulkFields());
-}
-
 }  // namespace attend::wire

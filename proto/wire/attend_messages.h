@@ -3,8 +3,6 @@
 #ifndef ATTEND_PROTO_WIRE_ATTEND_MESSAGES_H_
 #define ATTEND_PROTO_WIRE_ATTEND_MESSAGES_H_
 
-#include <cstdint>
-
 #include "absl/status/statusor.h"
 #include "attend/v1/attention.pb.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -30,14 +28,6 @@ struct AttendResponseParts {
   BulkBytes logsumexp;
 };
 
-// The sizes of the tensors' data of a response, in bytes.
-struct AttendResponseSizes {
-  int64_t output = 0;
-  int64_t weights = 0;
-  int64_t scores = 0;
-  int64_t logsumexp = 0;
-};
-
 // INVALID_ARGUMENT if `bytes` is not such a message; RESOURCE_EXHAUSTED if it has more than kMaxSmallBytes
 // (split_message.h) besides tensor data. A buffer that is not valid() counts as the empty message.
 absl::StatusOr<AttendRequestParts> SplitAttendRequest(const grpc::ByteBuffer& bytes);
@@ -47,9 +37,6 @@ absl::StatusOr<AttendResponseParts> SplitAttendResponse(const grpc::ByteBuffer& 
 // copied and sent again. `parts.message` must have no tensor data of its own.
 grpc::ByteBuffer JoinAttendRequest(const AttendRequestParts& parts);
 grpc::ByteBuffer JoinAttendResponse(const AttendResponseParts& parts);
-
-// The exact size of what JoinAttendResponse would make of `message` and tensors of these sizes.
-int64_t JoinedResponseSize(const v1::AttendResponse& message, const AttendResponseSizes& sizes);
 
 }  // namespace attend::wire
 

@@ -133,8 +133,4 @@ grpc::ByteBuffer JoinMessage(absl::string_view small, std::span<const BulkBytes>
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-int64_t JoinedSize(absl::string_view small, std::span<const int64_t> bulk_sizes, const BulkFields& bulk_fields) {
-  return JoinPlanner(bulk_sizes).PlanMessage(small, bulk_fields.fields).size;
-}
-
 }  // namespace attend::wire

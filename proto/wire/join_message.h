@@ -2,7 +2,6 @@
 #ifndef ATTEND_PROTO_WIRE_JOIN_MESSAGE_H_
 #define ATTEND_PROTO_WIRE_JOIN_MESSAGE_H_
 
-#include <cstdint>
 #include <span>
 
 #include "absl/strings/string_view.h"
@@ -15,12 +14,8 @@ namespace attend::wire {
 // `small` is what the generated code serialised, with its bulk fields empty; `bulk` has bulk_fields.count elements, by
 // bulk_index. The result is the serialised form of the message with the bulk fields filled in: each is the last field
 // of its enclosing message, which is made where `small` lacks it; an empty one is left out, as proto3 does. At most 2
-// GiB go through gRPC: callers look at JoinedSize first.
+// GiB go through gRPC.
 grpc::ByteBuffer JoinMessage(absl::string_view small, std::span<const BulkBytes> bulk, const BulkFields& bulk_fields);
-
-// The exact size that JoinMessage's result would have, from sizes alone, in `bulk_sizes` by bulk_index. Each size is at
-// least 0 and their sum with `small` below the largest int64.
-int64_t JoinedSize(absl::string_view small, std::span<const int64_t> bulk_sizes, const BulkFields& bulk_fields);
 
 }  // namespace attend::wire
 

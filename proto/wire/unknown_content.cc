@@ -1,5 +1,7 @@
 #include "proto/wire/unknown_content.h"
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,27 +16,9 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Calls `visit(message, path)` for `message` and every message inside it, outermost first, until it returns a value. As
-// deep as the contract nests: unknown messages are unknown fields, not messages.
-template <typename Visit>
-auto Walk(const Message& message, const std::string& path, const Visit& visit) -> decltype(visit(message, path)) {
-  if (auto found = visit(message, path)) return found;
-  const Reflection& reflection = *message.GetReflection();
-  std::vector<const FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const FieldDescriptor* field : fields) {
-    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
-    const std::string inner = absl::StrCat(path, path.empty() ? "" : ".", field->name());
-    if (!field->is_repeated()) {
-      if (auto found = Walk(reflection.GetMessage(message, field), inner, visit)) return found;
-      continue;
-    }
-    for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
-      const Message& element = reflection.GetRepeatedMessage(message, field, i);
-      if (auto found = Walk(element, absl::StrCat(inner, "[", i, "]"), visit)) return found;
-    }
-  }
-  return {};
+// "name", or "name[index]" of a repeated field.
+std::string Segment(const FieldDescriptor& field, int index) {
+  return field.is_repeated() ? absl::StrCat(field.name(), "[", index, "]") : field.name();
 }
 
 std::string NamesOf(const EnumDescriptor& type) {
@@ -45,37 +29,52 @@ std::string NamesOf(const EnumDescriptor& type) {
   return names;
 }
 
-std::optional<UnknownEnumValue> UnknownEnumValueIn(const Message& message, const std::string& path) {
-  const Reflection& reflection = *message.GetReflection();
-  std::vector<const FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const FieldDescriptor* field : fields) {
-    if (field->cpp_type() != FieldDescriptor::CPPTYPE_ENUM) continue;
-    const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
-    for (int i = 0; i < count; ++i) {
-      const int number = field->is_repeated() ? reflection.GetRepeatedEnumValue(message, field, i)
-                                              : reflection.GetEnumValue(message, field);
-      if (field->enum_type()->FindValueByNumber(number) != nullptr) continue;
-      const std::string index = field->is_repeated() ? absl::StrCat("[", i, "]") : "";
-      return UnknownEnumValue{absl::StrCat(path, path.empty() ? "" : ".", field->name(), index), number,
-                              NamesOf(*field->enum_type())};
-    }
+// `found` in a message whose own place is `segment` of the enclosing one.
+UnknownContent Within(const std::string& segment, UnknownContent found) {
+  if (auto* field = std::get_if<UnknownField>(&found)) {
+    field->message = absl::StrCat(segment, field->message.empty() ? "" : ".", field->message);
+  } else if (auto* value = std::get_if<UnknownEnumValue>(&found)) {
+    value->field = absl::StrCat(segment, ".", value->field);
   }
-  return std::nullopt;
+  return found;
+}
+
+// What is unknown in element `index` of a field (0 where it is not repeated).
+UnknownContent FindInElement(const Message& message, const FieldDescriptor& field, int index) {
+  const Reflection& reflection = *message.GetReflection();
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    UnknownContent found =
+        FindUnknownContent(field.is_repeated() ? reflection.GetRepeatedMessage(message, &field, index)
+                                               : reflection.GetMessage(message, &field));
+    if (std::holds_alternative<std::monostate>(found)) return found;
+    return Within(Segment(field, index), std::move(found));
+  }
+  const int number = field.is_repeated() ? reflection.GetRepeatedEnumValue(message, &field, index)
+                                         : reflection.GetEnumValue(message, &field);
+  if (field.enum_type()->FindValueByNumber(number) != nullptr) return {};
+  return UnknownEnumValue{Segment(field, index), number, NamesOf(*field.enum_type())};
 }
 
 }  // namespace
 
-std::optional<UnknownField> FindUnknownField(const Message& message) {
-  return Walk(message, "", [](const Message& inner, const std::string& path) -> std::optional<UnknownField> {
-    const auto& unknown = inner.GetReflection()->GetUnknownFields(inner);
-    if (unknown.empty()) return std::nullopt;
-    return UnknownField{path, unknown.field(0).number()};
-  });
-}
-
-std::optional<UnknownEnumValue> FindUnknownEnumValue(const Message& message) {
-  return Walk(message, "", UnknownEnumValueIn);
+// As deep as the contract nests: messages that it does not have are unknown fields.
+UnknownContent FindUnknownContent(const Message& message) {
+  const Reflection& reflection = *message.GetReflection();
+  const auto& unknown = reflection.GetUnknownFields(message);
+  if (!unknown.empty()) return UnknownField{"", unknown.field(0).number()};
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE && field->cpp_type() != FieldDescriptor::CPPTYPE_ENUM) {
+      continue;
+    }
+    const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      UnknownContent found = FindInElement(message, *field, i);
+      if (!std::holds_alternative<std::monostate>(found)) return found;
+    }
+  }
+  return {};
 }
 
 }  // namespace attend::wire

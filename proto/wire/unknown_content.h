@@ -2,8 +2,8 @@
 #ifndef ATTEND_PROTO_WIRE_UNKNOWN_CONTENT_H_
 #define ATTEND_PROTO_WIRE_UNKNOWN_CONTENT_H_
 
-#include <optional>
 #include <string>
+#include <variant>
 
 #include "google/protobuf/message.h"
 
@@ -22,9 +22,9 @@ struct UnknownEnumValue {
   std::string names;  // the names there are, with numbers: "LAYOUT_UNSPECIFIED (0), LAYOUT_BHND (1)"
 };
 
-// The first one found in `message` or any message inside it, if there is any.
-std::optional<UnknownField> FindUnknownField(const google::protobuf::Message& message);
-std::optional<UnknownEnumValue> FindUnknownEnumValue(const google::protobuf::Message& message);
+// Nothing, or the first of either kind in `message` or any message inside it.
+using UnknownContent = std::variant<std::monostate, UnknownField, UnknownEnumValue>;
+UnknownContent FindUnknownContent(const google::protobuf::Message& message);
 
 }  // namespace attend::wire
 
