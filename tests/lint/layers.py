@@ -42,7 +42,8 @@ SIMD_NAMES = re.compile(r"\b(HWY_\w+|hwy::\w+|_mm\d*_\w+|__m(128|256|512)\w*)")
 # Core does not log, print, read the environment, exit or abort.
 CORE_WORDS = re.compile(
     r"\b(?P<call>getenv|secure_getenv|setenv|putenv|abort|exit|_exit|_Exit|quick_exit|terminate|printf|fprintf|vprintf|"
-    r"vfprintf|puts|fputs|putchar|perror|syslog)\s*\(|\b(?P<stream>std::(?:cout|cerr|clog))\b|\b(?P<environment>environ)\b")
+    r"vfprintf|puts|fputs|putchar|perror|syslog)\s*\(|"
+    r"\b(?P<stream>std::(?:cout|cerr|clog))\b|\b(?P<environment>environ)\b")
 
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^>"]+)[>"]')
 COMMENTS_AND_STRINGS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
