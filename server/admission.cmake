@@ -12,3 +12,8 @@ attend_add_library(attend_server_admission
   SOURCES ${admission_sources}
   DEPS attend::core_pool attend::core_problem absl::status absl::statusor absl::time
   PRIVATE_DEPS absl::cord absl::strings)
+
+foreach(admission_test turn_queue_test backlog_test receive_gate_test admission_test machine_limits_test)
+  attend_add_test(${admission_test}
+    SOURCES ${admission_folder}/${admission_test}.cc DEPS attend::server_admission LABELS server)
+endforeach()
