@@ -104,8 +104,7 @@ class Client::Channel {
   // which may be null, watches over is free.
   std::shared_ptr<RetriedCall> Start(CallAttempt attempt, const CallOptions& options,
                                      std::shared_ptr<Delivery> delivery, Done done) {
-    attempt.timeout = options.timeout;
-    auto call = std::make_shared<RetriedCall>(environment_, std::move(attempt), options.fail_fast);
+    auto call = std::make_shared<RetriedCall>(environment_, std::move(attempt), options);
     const uint64_t id = calls_.Add(call);
     Done last = [this, id, done = std::move(done)](CallOutcome outcome) {
       done(std::move(outcome));

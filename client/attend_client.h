@@ -53,6 +53,8 @@ struct CallOptions {
   // A call that finds no server at any address fails at once with UNAVAILABLE instead of trying until its deadline.
   // Servers that are there and busy, or break off, are still tried again.
   bool fail_fast = false;
+  // False: one attempt, whose failure is the call's: for measuring what a server answers.
+  bool retry = true;
 };
 
 // One attention problem.

@@ -1,11 +1,15 @@
 #include "client/commands.h"
 
 #include <iostream>
+#include <sstream>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 
 namespace attend::client {
 namespace {
@@ -14,21 +18,60 @@ constexpr char kUsageErrorPayload[] = "attend.client/usage-error";
 constexpr int kFailure = 1;
 constexpr int kBadCommandLine = 2;
 
-// Help of a subcommand shows the options that it shares with the others as well.
+// Help within 80 columns; that of a subcommand shows the options that it shares with the others as well.
 class HelpFormatter final : public CLI::Formatter {
  public:
-  HelpFormatter() { column_width(32); }
+  static constexpr char kConnectionGroup[] = "Connection, for every command";
+
+  HelpFormatter() { column_width(kColumn); }
 
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
     std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
-    if (app->get_parent() == nullptr) return help;
-    const auto shared = app->get_parent()->get_options(
-        [](const CLI::Option* option) { return option->get_group() == kConnectionGroup; });
-    return help + make_group(kConnectionGroup, false, shared).substr(1);
+    if (app->get_parent() != nullptr) {
+      const auto shared = app->get_parent()->get_options(
+          [](const CLI::Option* option) { return option->get_group() == kConnectionGroup; });
+      absl::StrAppend(&help, make_group(kConnectionGroup, false, shared).substr(1));
+    }
+    return absl::StrReplaceAll(help, {{"\n\n\n", "\n\n"}});
   }
 
-  static constexpr char kConnectionGroup[] = "Connection, for every command";
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return Wrap(CLI::Formatter::make_option_desc(option));
+  }
+
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::ostringstream line;
+    CLI::detail::format_help(line, command->get_name(), Wrap(command->get_description()), kColumn);
+    return line.str();
+  }
+
+ private:
+  static constexpr size_t kColumn = 30;
+  static constexpr size_t kLine = 80;
+
+  // Breaks between words; format_help indents what follows a break.
+  static std::string Wrap(absl::string_view text) {
+    std::string wrapped;
+    size_t line = 0;
+    for (const absl::string_view word : absl::StrSplit(text, ' ')) {
+      const bool fits = line + 1 + word.size() <= kLine - kColumn;
+      if (line > 0) absl::StrAppend(&wrapped, fits ? " " : "\n");
+      line = line > 0 && fits ? line + 1 + word.size() : word.size();
+      absl::StrAppend(&wrapped, word);
+    }
+    return wrapped;
+  }
 };
+
+// CLI11's sentences begin with a capital, ours follow "attend: ".
+std::string BadCommandLine(const CLI::App& app, absl::string_view reason) {
+  std::string text(reason);
+  if (text.size() > 1 && absl::ascii_islower(text[1])) text[0] = absl::ascii_tolower(text[0]);
+  const std::vector<const CLI::App*> commands =
+      app.get_subcommands([](const CLI::App* command) { return command->parsed(); });
+  const std::string command = commands.empty() ? "" : absl::StrCat(commands.front()->get_name(), " ");
+  return absl::StrCat("attend: ", absl::StrReplaceAll(text, {{"\n", " "}}), " (attend ", command, "--help tells more)");
+}
 
 bool ParseDuration(const std::string& text, absl::Duration& duration) {
   absl::Duration parsed;
@@ -80,9 +123,8 @@ Commands::Commands() : app_("Scaled dot-product attention from a service: asks a
       ->group(HelpFormatter::kConnectionGroup);
   AddDuration(
       app_, "--timeout", [this](absl::Duration timeout) { connection_.timeout = timeout; },
-      "How long a call may take, retries included")
-      ->default_str(absl::StrCat(absl::FormatDuration(kDefaultTimeout), "; health and info ",
-                                 absl::FormatDuration(kProbeTimeout)))
+      absl::StrCat("How long a call may take, retries included; default ", absl::FormatDuration(kDefaultTimeout),
+                   ", for health and info ", absl::FormatDuration(kProbeTimeout)))
       ->group(HelpFormatter::kConnectionGroup);
 }
 
@@ -99,7 +141,7 @@ int Commands::Run(int argc, const char* const* argv) {
   } catch (const CLI::Success& asked) {  // --help and --version
     return app_.exit(asked, std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {
-    PrintLine(absl::StrCat("attend: ", error.what(), " (attend --help tells more)"));
+    PrintLine(BadCommandLine(app_, error.what()));
     return kBadCommandLine;
   }
   const absl::Status status = chosen_();

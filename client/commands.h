@@ -80,6 +80,7 @@ void AddHealthCommand(Commands& commands);
 void AddServerInfoCommand(Commands& commands);
 void AddGenerateCommand(Commands& commands);
 void AddInferCommand(Commands& commands);
+void AddLoadCommand(Commands& commands);
 
 }  // namespace attend::client
 

@@ -46,9 +46,12 @@ absl::Status AskHttp(const HealthOptions& options, const Connection& connection)
   if (answer.wait_for(timeout) == std::future_status::timeout) http.stop();
   const httplib::Result response = answer.get();
   if (!response) {
+    if (response.error() == httplib::Error::Connection) {
+      return absl::UnavailableError(absl::StrCat("could not connect to http://", address));
+    }
     return absl::UnavailableError(absl::StrCat("no answer from http://", address, "/readyz within ",
-                                               absl::FormatDuration(absl::FromChrono(timeout)), ": ",
-                                               httplib::to_string(response.error())));
+                                               absl::FormatDuration(absl::FromChrono(timeout)), " (",
+                                               httplib::to_string(response.error()), ")"));
   }
   const std::string body(absl::StripAsciiWhitespace(response->body));
   if (response->status != 200) {

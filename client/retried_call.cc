@@ -17,25 +17,26 @@ namespace {
 constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(5);
 
 // gRPC says at length what could not be reached; the last cause is what helps.
-std::string ConnectionReason(const std::string& message) {
-  constexpr absl::string_view kLastError = "last error: ";
-  constexpr absl::string_view kFailed = "Failed to connect to remote host: ";
-  absl::string_view reason = message;
-  if (const size_t found = reason.find(kLastError); found != reason.npos)
-    reason.remove_prefix(found + kLastError.size());
-  if (const size_t found = reason.find(kFailed); found != reason.npos) reason.remove_prefix(found + kFailed.size());
-  return std::string(reason);
+std::string ConnectionReason(absl::string_view message) {
+  for (const absl::string_view prefix : {"last error: ", "UNKNOWN: ", "Failed to connect to remote host: "}) {
+    if (const size_t found = message.find(prefix); found != message.npos) message.remove_prefix(found + prefix.size());
+  }
+  if (absl::StartsWith(message, "DNS resolution failed")) {
+    return absl::StrCat("DNS resolution failed: ", message.substr(message.rfind(": ") + 2));
+  }
+  return std::string(message);
 }
 
 }  // namespace
 
-RetriedCall::RetriedCall(std::shared_ptr<const CallEnvironment> environment, CallAttempt attempt, bool fail_fast)
-    : environment_(std::move(environment)), attempt_(std::move(attempt)), fail_fast_(fail_fast) {}
+RetriedCall::RetriedCall(std::shared_ptr<const CallEnvironment> environment, CallAttempt attempt,
+                         const CallOptions& options)
+    : environment_(std::move(environment)), attempt_(std::move(attempt)), options_(options) {}
 
 void RetriedCall::Start(std::function<void(CallOutcome)> done) {
   done_ = std::move(done);
   start_ = environment_->timers->Now();
-  deadline_ = start_ + attempt_.timeout;
+  deadline_ = start_ + options_.timeout;
   StartAttempt();
 }
 
@@ -55,7 +56,7 @@ void RetriedCall::FinishAttempt(AttemptOutcome outcome) {
   }
   const std::optional<absl::Duration> delay = RetryDelay(outcome);
   if (!delay) {
-    outcome.status = FinalStatus(outcome.status);
+    outcome.status = FinalStatus(outcome);
     return Finish(std::move(outcome));
   }
   earlier_failure_ = outcome.status;
@@ -67,8 +68,8 @@ void RetriedCall::FinishAttempt(AttemptOutcome outcome) {
 }
 
 std::optional<absl::Duration> RetriedCall::RetryDelay(const AttemptOutcome& outcome) const {
-  if (cancelled()) return std::nullopt;
-  if (fail_fast_ && absl::IsUnavailable(outcome.status) &&
+  if (cancelled() || !options_.retry) return std::nullopt;
+  if (options_.fail_fast && absl::IsUnavailable(outcome.status) &&
       environment_->stub->connectivity() == Connectivity::kUnreachable) {
     return std::nullopt;
   }
@@ -77,22 +78,26 @@ std::optional<absl::Duration> RetriedCall::RetryDelay(const AttemptOutcome& outc
   return delay && *delay < TimeLeft() ? delay : std::nullopt;
 }
 
-absl::Status RetriedCall::FinalStatus(const absl::Status& last) const {
+absl::Status RetriedCall::FinalStatus(const AttemptOutcome& outcome) const {
   if (cancelled()) return absl::CancelledError("cancelled by the caller");
+  const absl::Status& last = outcome.status;
+  const std::string& target = environment_->target;
   const Connectivity connectivity = environment_->stub->connectivity();
   if (absl::IsUnavailable(last) && connectivity == Connectivity::kUnreachable) {
-    return absl::UnavailableError(
-        absl::StrCat("no server at ", environment_->target, ": ", ConnectionReason(std::string(last.message()))));
+    return absl::UnavailableError(absl::StrCat("no server at ", target, ": ", ConnectionReason(last.message())));
   }
-  if (!absl::IsDeadlineExceeded(last) || TimeLeft() > kDeadlineSlack) return last;  // the server's own decision
-  const std::string timeout = absl::FormatDuration(deadline_ - start_);
-  if (!earlier_failure_.ok()) {
-    return absl::DeadlineExceededError(absl::StrCat("no answer from ", environment_->target, " within ", timeout, ", ",
-                                                    attempts_, " attempts; before: ", earlier_failure_.message()));
+  if (absl::IsDeadlineExceeded(last) && TimeLeft() <= kDeadlineSlack) {
+    const std::string within = absl::StrCat(target, " within ", absl::FormatDuration(options_.timeout));
+    if (!earlier_failure_.ok()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("no answer from ", within, " in ", attempts_,
+                       " attempts; the one before the last: ", earlier_failure_.message()));
+    }
+    return absl::DeadlineExceededError(
+        absl::StrCat(connectivity == Connectivity::kReady ? "no answer from " : "no connection to ", within));
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat(connectivity == Connectivity::kReady ? "no answer from " : "no connection to ", environment_->target,
-                   " within ", timeout));
+  const bool from_our_server = !outcome.details.empty() || !outcome.request_id.empty();
+  return from_our_server ? last : absl::Status(last.code(), absl::StrCat(target, ": ", last.message()));
 }
 
 void RetriedCall::Finish(AttemptOutcome outcome) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "client/attend_client.h"
 #include "client/retry_policy.h"
 #include "client/stub.h"
 #include "client/timers.h"
@@ -25,16 +26,16 @@ struct CallEnvironment {
 
 // How a call ended. `last.status` is final: see Client for its codes.
 struct CallOutcome {
-  AttemptOutcome last;
+  AttemptOutcome last = {};
   int attempts = 0;
-  absl::Duration duration;
+  absl::Duration duration = absl::ZeroDuration();
 };
 
 // Thread-safe. Kept alive by the attempt or the alarm that is in progress.
 class RetriedCall : public std::enable_shared_from_this<RetriedCall> {
  public:
-  // `attempt.timeout` is that of the whole call; `fail_fast` as in CallOptions.
-  RetriedCall(std::shared_ptr<const CallEnvironment> environment, CallAttempt attempt, bool fail_fast);
+  // `attempt` without its timeout, which is what `options` leaves at the time.
+  RetriedCall(std::shared_ptr<const CallEnvironment> environment, CallAttempt attempt, const CallOptions& options);
 
   // Called once. `done` is called exactly once, on a thread of the stub's or the timers', never on this one.
   void Start(std::function<void(CallOutcome)> done);
@@ -52,12 +53,13 @@ class RetriedCall : public std::enable_shared_from_this<RetriedCall> {
   absl::Duration TimeLeft() const { return deadline_ - environment_->timers->Now(); }
   // The delay before the next attempt; nothing if there must be none.
   std::optional<absl::Duration> RetryDelay(const AttemptOutcome& outcome) const;
-  absl::Status FinalStatus(const absl::Status& last) const;
+  // What the caller is told: the server's own words, or where it was that nothing better was heard from.
+  absl::Status FinalStatus(const AttemptOutcome& outcome) const;
   void Finish(AttemptOutcome outcome);
 
   const std::shared_ptr<const CallEnvironment> environment_;  // shared: a call's last lines may outlive its client
   CallAttempt attempt_;
-  const bool fail_fast_;
+  const CallOptions options_;
   std::function<void(CallOutcome)> done_;
   absl::Time start_;
   absl::Time deadline_;
