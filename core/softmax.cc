@@ -23,8 +23,9 @@ constexpr float kLog2e = 1.44269504088896341f;
 constexpr float kInfinity = __builtin_inff();
 // The maximum moves when it would grow by more than this: 8 binary orders of magnitude.
 constexpr float kSlack = 5.5451774444795623f;
-// Scores are taken in steps of 4 vectors, each with an accumulator of its own; whole granules of 64 keys are a whole
-// number of steps for vectors of 4 to 16 lanes.
+// Scores are taken two vectors at a time, each with an accumulator of its own: a granule of 64 keys is a whole number
+// of such pairs for vectors of up to 32 lanes. More accumulators would be spilled and gain nothing: arithmetic bounds
+// this.
 constexpr int kGranule = 64;
 constexpr int kMaxLanes = HWY_MAX_BYTES / sizeof(float);
 
@@ -73,44 +74,36 @@ struct Row {
   }
 };
 
-struct Quad {
-  Vector v0, v1, v2, v3;
+struct Pair {
+  Vector even, odd;
 };
 
 // Max takes its second operand if either is NaN: the maximum so far.
 template <bool kCut>
-HWY_INLINE void RaiseMaximum(Floats d, const Row& row, int begin, int end, Quad& top) {
+HWY_INLINE void RaiseMaximum(Floats d, const Row row, int begin, int end, Pair& top) {
   const int lanes = static_cast<int>(hn::Lanes(d));
-  for (int x = begin; x < end; x += 4 * lanes) {
-    top.v0 = hn::Max(row.Scaled<kCut>(d, x), top.v0);
-    top.v1 = hn::Max(row.Scaled<kCut>(d, x + lanes), top.v1);
-    top.v2 = hn::Max(row.Scaled<kCut>(d, x + 2 * lanes), top.v2);
-    top.v3 = hn::Max(row.Scaled<kCut>(d, x + 3 * lanes), top.v3);
+  for (int x = begin; x < end; x += 2 * lanes) {
+    top.even = hn::Max(row.Scaled<kCut>(d, x), top.even);
+    top.odd = hn::Max(row.Scaled<kCut>(d, x + lanes), top.odd);
   }
 }
 
 template <bool kCut>
-HWY_INLINE void Exponentiate(Floats d, const Row& row, int begin, int end, Vector subtracted, Quad& sums) {
+HWY_INLINE void Exponentiate(Floats d, const Row row, int begin, int end, Vector subtracted, Pair& sums) {
   const int lanes = static_cast<int>(hn::Lanes(d));
-  for (int x = begin; x < end; x += 4 * lanes) {
-    const Vector e0 = row.Exponential<kCut>(d, x, subtracted);
-    const Vector e1 = row.Exponential<kCut>(d, x + lanes, subtracted);
-    const Vector e2 = row.Exponential<kCut>(d, x + 2 * lanes, subtracted);
-    const Vector e3 = row.Exponential<kCut>(d, x + 3 * lanes, subtracted);
-    sums.v0 = hn::Add(sums.v0, e0);
-    sums.v1 = hn::Add(sums.v1, e1);
-    sums.v2 = hn::Add(sums.v2, e2);
-    sums.v3 = hn::Add(sums.v3, e3);
-    hn::Store(e0, d, row.scores + x);
-    hn::Store(e1, d, row.scores + x + lanes);
-    hn::Store(e2, d, row.scores + x + 2 * lanes);
-    hn::Store(e3, d, row.scores + x + 3 * lanes);
+  for (int x = begin; x < end; x += 2 * lanes) {
+    const Vector even = row.Exponential<kCut>(d, x, subtracted);
+    const Vector odd = row.Exponential<kCut>(d, x + lanes, subtracted);
+    sums.even = hn::Add(sums.even, even);
+    sums.odd = hn::Add(sums.odd, odd);
+    hn::Store(even, d, row.scores + x);
+    hn::Store(odd, d, row.scores + x + lanes);
   }
 }
 
 HWY_INLINE float ExpOf(Floats d, float x) { return hn::GetLane(Exp2(d, hn::Set(d, x * kLog2e))); }
 
-void UpdateRow(const Row& row, int keys, float& maximum, float& sum, float& correction) {
+void UpdateRow(const Row row, int keys, float& maximum, float& sum, float& correction) {
   const Floats d;
   correction = 1;
   const int whole = row.visible / kGranule * kGranule;
@@ -119,21 +112,20 @@ void UpdateRow(const Row& row, int keys, float& maximum, float& sum, float& corr
   if (end == 0) return;
 
   const Vector least = hn::Set(d, -kInfinity);
-  Quad top = {least, least, least, least};
+  Pair top = {least, least};
   RaiseMaximum<false>(d, row, 0, whole, top);
   RaiseMaximum<true>(d, row, whole, end, top);
-  const float largest = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(top.v0, top.v1), hn::Max(top.v2, top.v3))));
+  const float largest = hn::GetLane(hn::MaxOfLanes(d, hn::Max(top.even, top.odd)));
   if (largest > maximum + kSlack) {
     correction = ExpOf(d, maximum - largest);
     maximum = largest;
   }
 
   const Vector subtracted = hn::Set(d, maximum == -kInfinity ? 0 : maximum);
-  Quad sums = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  Pair sums = {hn::Zero(d), hn::Zero(d)};
   Exponentiate<false>(d, row, 0, whole, subtracted, sums);
   Exponentiate<true>(d, row, whole, end, subtracted, sums);
-  const Vector total = hn::Add(hn::Add(sums.v0, sums.v1), hn::Add(sums.v2, sums.v3));
-  sum = sum * correction + hn::GetLane(hn::SumOfLanes(d, total));
+  sum = sum * correction + hn::GetLane(hn::SumOfLanes(d, hn::Add(sums.even, sums.odd)));
 }
 
 void UpdateTile(const ScoresTile& tile, const RowState& state) {
