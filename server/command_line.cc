@@ -18,6 +18,7 @@ namespace {
 using absl::string_view;
 
 constexpr char kFlagfile[] = "flagfile";
+constexpr size_t kHelpColumn = 46;  // where --help tells what a setting does
 constexpr char kFooter[] =
     "Each setting is also an environment variable ATTEND_<NAME> (as in ATTEND_GRPC_ADDRESS) and a line name=value of\n"
     "the flagfile; a flag goes before the environment, the environment before the file.\n"
@@ -47,13 +48,18 @@ struct Flags {
 // `values` is where CLI11 puts what it finds.
 void AddFlags(CLI::App& app, std::map<std::string, std::string>& values) {
   for (const Setting& setting : SettingsTable()) {
-    CLI::Option* option = app.add_option(absl::StrCat("--", setting.name), values[std::string(setting.name)],
-                                         std::string(setting.effect));
-    option->default_str(std::string(setting.default_text))->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    if (setting.is_switch) option->expected(0, 1);
+    const std::string flag = absl::StrCat("--", setting.name);
+    std::string& value = values[std::string(setting.name)];
+    const std::string effect(setting.effect);
+    CLI::Option* option = setting.is_switch ? app.add_flag(flag, value, effect) : app.add_option(flag, value, effect);
+    option->type_name(setting.is_switch ? "BOOL" : "VALUE")
+        ->default_str(std::string(setting.default_text))
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
   app.add_option("--flagfile", values[kFlagfile], "a file of settings, a line name=value each, # comments")
+      ->type_name("PATH")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.get_formatter()->column_width(kHelpColumn);
   app.footer(kFooter);
   app.set_version_flag("--version", absl::StrCat("attend-server ", Version()));
   app.allow_extras();

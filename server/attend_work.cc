@@ -1,0 +1,209 @@
+#include "server/attend_work.h"
+
+#include <limits>
+#include <utility>
+
+#include "core/tiled_attention.h"
+#include "server/attend_codec.h"
+
+namespace attend::server {
+namespace {
+
+// How much one task copies: a fraction of a millisecond, so that neither tiles nor other requests wait for long.
+constexpr int64_t kGatherBytes = int64_t{1} << 20;
+
+constexpr char kCancelled[] = "cancelled by the caller";
+
+int64_t SaturatingAdd(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
+int64_t InputBytes(const core::AttentionProblem& problem) {
+  return SaturatingAdd(problem.QueryBytes(), SaturatingAdd(problem.KeyBytes(), problem.ValueBytes()));
+}
+
+// Which field to name where a request can never be admitted.
+std::string LargestField(const core::AttentionProblem& problem) {
+  if (problem.WeightsBytes() > InputBytes(problem)) return "results.weights";
+  return problem.QueryBytes() >= problem.KeyBytes() + problem.ValueBytes() ? "query" : "key";
+}
+
+}  // namespace
+
+std::shared_ptr<AttendWork> AttendWork::Create(const AttendBackend& backend, Arrival arrival, Events events) {
+  return std::shared_ptr<AttendWork>(new AttendWork(backend, std::move(arrival), std::move(events)));
+}
+
+AttendWork::AttendWork(const AttendBackend& backend, Arrival arrival, Events events)
+    : backend_(backend), arrival_(std::move(arrival)), events_(std::move(events)) {
+  outcome_.request_id = arrival_.request_id;
+  outcome_.timings.receive = arrival_.receive;
+}
+
+void AttendWork::Start() { Post(&AttendWork::Read); }
+
+void AttendWork::Post(void (AttendWork::*step)()) {
+  backend_.pool.Post([self = shared_from_this(), step] { (self.get()->*step)(); });
+}
+
+bool AttendWork::EndIfCancelled() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!cancelled_) return false;
+  }
+  End(absl::CancelledError(kCancelled));
+  return true;
+}
+
+void AttendWork::SetStage(Stage stage) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  stage_ = stage;
+}
+
+void AttendWork::Read() {
+  if (EndIfCancelled()) return;
+  absl::StatusOr<wire::AttendRequestParts> parts = ReadAttendRequest(arrival_.message);
+  arrival_.message.Clear();
+  if (!parts.ok()) return End(parts.status());
+  if (absl::Status status = CheckRequestId(parts->message.request_id()); !status.ok()) return End(std::move(status));
+  if (!parts->message.request_id().empty()) outcome_.request_id = parts->message.request_id();
+  Decode(*std::move(parts));
+}
+
+void AttendWork::Decode(wire::AttendRequestParts parts) {
+  absl::StatusOr<DecodedRequest> request = DecodeAttendRequest(std::move(parts), backend_.limits);
+  if (!request.ok()) return End(request.status());
+  outcome_.problem = request->problem;
+  priority_ = request->priority;
+  tensors_ = std::move(request->tensors);
+  Reserve();
+}
+
+void AttendWork::Reserve() {
+  const core::AttentionProblem& problem = *outcome_.problem;
+  const int64_t scratch = core::PredictScratchBytes(problem, backend_.kernels);
+  Admission::Request request{
+      .client = arrival_.client,
+      .bytes = SaturatingAdd(SaturatingAdd(InputBytes(problem), scratch), PredictResponseBytes(problem)),
+      .multiply_adds = problem.MultiplyAdds(),
+      .deadline = arrival_.deadline,
+      .largest_field = LargestField(problem)};
+  SetStage(Stage::kAdmitting);
+  const absl::StatusOr<Admission::Decision> decision =
+      backend_.admission.Admit(reservation_, std::move(request),
+                               [self = shared_from_this()](const absl::Status& status) { self->Admitted(status); });
+  if (!decision.ok()) return End(decision.status());
+  if (*decision == Admission::Decision::kAdmitted) {
+    SetStage(Stage::kTask);
+    return Allocate();
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (stage_ != Stage::kAdmitting) return;  // decided already
+    stage_ = Stage::kWaiting;
+    if (!cancelled_) return;
+    stage_ = Stage::kWithdrawn;
+  }
+  Withdraw();
+}
+
+void AttendWork::Withdraw() {
+  reservation_.Release();
+  End(absl::CancelledError(kCancelled));
+}
+
+void AttendWork::Admitted(const absl::Status& status) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (stage_ == Stage::kWithdrawn) return;
+    stage_ = Stage::kTask;
+  }
+  if (!status.ok()) return End(status);
+  Post(&AttendWork::Allocate);
+}
+
+void AttendWork::Allocate() {
+  if (EndIfCancelled()) return;
+  events_.admitted();
+  absl::StatusOr<ResponseWriter> writer = ResponseWriter::Create(*outcome_.problem, backend_.buffers);
+  if (!writer.ok()) return End(writer.status());
+  writer_ = *std::move(writer);
+  absl::StatusOr<InputGatherer> gatherer =
+      InputGatherer::Create(*outcome_.problem, std::move(tensors_), backend_.buffers);
+  if (!gatherer.ok()) return End(gatherer.status());
+  gatherer_ = *std::move(gatherer);
+  Gather();
+}
+
+void AttendWork::Gather() {
+  if (EndIfCancelled()) return;
+  if (!gatherer_->Step(kGatherBytes)) return Post(&AttendWork::Gather);
+  Compute();
+}
+
+void AttendWork::Compute() {
+  outcome_.stage = CallStage::kComputing;
+  absl::StatusOr<std::unique_ptr<core::TiledAttention>> source =
+      core::TiledAttention::Create(*outcome_.problem, gatherer_->inputs(), writer_->results(), backend_.kernels);
+  if (!source.ok()) return End(source.status());
+  submitted_ = backend_.clock.Now();
+  // The work outlives the job, which holds it, so that its tensors stay where the tiles look for them.
+  const core::ComputePool::JobId job = backend_.pool.Submit(
+      {.source = *std::move(source),
+       .priority = priority_,
+       .deadline = arrival_.deadline,
+       .done = [self = shared_from_this()](const absl::Status& status, const core::JobTimings& timings) {
+         self->Computed(status, timings);
+       }});
+  bool cancelled = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stage_ = Stage::kComputing;
+    job_ = job;
+    cancelled = cancelled_;
+  }
+  if (cancelled) backend_.pool.Cancel(job);
+}
+
+void AttendWork::Computed(const absl::Status& status, const core::JobTimings& timings) {
+  gatherer_.reset();
+  outcome_.timings.queue = submitted_ - arrival_.last_byte + timings.queue;
+  outcome_.timings.pack = timings.pack;
+  outcome_.timings.compute = timings.compute;
+  outcome_.multiply_adds = timings.multiply_adds;
+  if (!status.ok()) return End(status);
+  backend_.backlog.RecordJob(timings.multiply_adds, timings.busy);
+  outcome_.timings.encode = backend_.clock.Now() - submitted_ - timings.queue - timings.pack - timings.compute;
+  outcome_.response = std::move(*writer_).Finish(outcome_.timings, timings.multiply_adds, outcome_.request_id);
+  End(absl::OkStatus());
+}
+
+void AttendWork::End(absl::Status status) {
+  // What the request held besides its reservation goes now; events_ is let go of because it holds the caller, which
+  // holds this.
+  gatherer_.reset();
+  writer_.reset();
+  tensors_ = {};
+  outcome_.status = std::move(status);
+  const Events events = std::exchange(events_, {});
+  events.done(std::move(outcome_));
+}
+
+void AttendWork::Cancel() {
+  core::ComputePool::JobId job = 0;
+  bool withdraw = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    cancelled_ = true;
+    if (stage_ == Stage::kComputing) job = job_;
+    if (stage_ == Stage::kWaiting) {
+      stage_ = Stage::kWithdrawn;
+      withdraw = true;
+    }
+  }
+  if (job != 0) backend_.pool.Cancel(job);
+  if (withdraw) Withdraw();
+}
+
+}  // namespace attend::server

@@ -1,0 +1,90 @@
+#include "server/attention_service.h"
+
+#include <random>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/attention_problem.h"
+#include "server/attend_reactor.h"
+#include "server/option_support.h"
+#include "server/status_details.h"
+#include "server/tensor_codec.h"
+#include "server/version.h"
+
+namespace attend::server {
+namespace {
+
+constexpr char kAttendMethod[] = "/attend.v1.AttentionService/Attend";
+constexpr char kRequestIdTrailer[] = "attend-request-id";
+
+// A call of a method that is not offered.
+class UnknownMethodReactor final : public grpc::ServerGenericBidiReactor {
+ public:
+  UnknownMethodReactor(const AttendBackend& backend, grpc::GenericCallbackServerContext* context,
+                       const std::string& request_id)
+      : backend_(backend), start_(backend.clock.Now()) {
+    context->AddTrailingMetadata(kRequestIdTrailer, request_id);
+    Finish(ToGrpcStatus(absl::UnimplementedError(
+        absl::StrCat("attend-server ", absl::string_view(Version()), " offers no method ", context->method()))));
+  }
+
+  void OnDone() override {
+    backend_.metrics.CountRequest(Method::kOther, absl::StatusCode::kUnimplemented, backend_.clock.Now() - start_);
+    delete this;
+  }
+
+ private:
+  const AttendBackend& backend_;
+  const absl::Time start_;
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* AttentionService::GetServerInfo(grpc::CallbackServerContext* context,
+                                                          const v1::GetServerInfoRequest* /*request*/,
+                                                          v1::GetServerInfoResponse* response) {
+  const absl::Time start = backend_.clock.Now();
+  absl::Status status;
+  if (backend_.calls.Enter()) {
+    *response = answer_;
+    backend_.calls.Leave();
+  } else {
+    status = absl::UnavailableError("the server is shutting down");
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  backend_.metrics.CountRequest(Method::kGetServerInfo, status.code(), backend_.clock.Now() - start);
+  return reactor;
+}
+
+GenericService::GenericService(const AttendBackend& backend)
+    : backend_(backend), request_id_prefix_(std::random_device()()) {}
+
+std::string GenericService::NextRequestId() {
+  return absl::StrCat(absl::Hex(request_id_prefix_, absl::kZeroPad8),
+                      absl::Hex(next_request_id_.fetch_add(1, std::memory_order_relaxed), absl::kZeroPad8));
+}
+
+grpc::ServerGenericBidiReactor* GenericService::CreateReactor(grpc::GenericCallbackServerContext* context) {
+  if (context->method() == kAttendMethod) return AttendReactor::Start(backend_, context, NextRequestId());
+  return new UnknownMethodReactor(backend_, context, NextRequestId());
+}
+
+v1::GetServerInfoResponse DescribeServer(const AttendBackend& backend, double multiply_adds_per_second) {
+  v1::GetServerInfoResponse answer;
+  answer.set_version(std::string(Version()));
+  answer.set_onednn_version(core::TileKernels::OneDnnVersion());
+  answer.set_instruction_set(std::string(core::InstructionSetName(backend.kernels.instruction_set())));
+  for (const core::ElementType type : backend.kernels.native_types()) answer.add_native_types(ToDataType(type));
+  answer.set_compute_threads(backend.pool.workers());
+  answer.set_memory_budget_bytes(backend.settings.memory_budget);
+  answer.set_max_message_bytes(backend.settings.max_message_bytes);
+  answer.set_max_head_dim(core::kMaxHeadDim);
+  for (std::string& option : SupportedOptions()) answer.add_supported_options(std::move(option));
+  answer.add_front_ends("attend.v1");
+  answer.set_multiply_adds_per_second(multiply_adds_per_second);
+  return answer;
+}
+
+}  // namespace attend::server

@@ -1,0 +1,64 @@
+#include "server/http_server.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "httplib.h"
+
+namespace attend::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<std::unique_ptr<HttpServer>> server = HttpServer::Create(
+        "127.0.0.1:0", {.ready = [this] { return ready_; }, .metrics = [] { return std::string("attend_test 1\n"); }});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  httplib::Result Get(const std::string& path) { return httplib::Client("http://" + server_->address()).Get(path); }
+
+  absl::Status ready_;  // changed only between requests
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, IsAlive) {
+  const httplib::Result answer = Get("/livez");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 200);
+}
+
+TEST_F(HttpServerTest, SaysWhetherItIsReadyAndWhyNot) {
+  EXPECT_EQ(Get("/readyz")->status, 200);
+  ready_ = absl::UnavailableError("draining");
+  const httplib::Result answer = Get("/readyz");
+  EXPECT_EQ(answer->status, 503);
+  EXPECT_EQ(answer->body, "not ready: draining\n");
+}
+
+TEST_F(HttpServerTest, GivesMetricsAsPrometheusText) {
+  const httplib::Result answer = Get("/metrics");
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_EQ(answer->body, "attend_test 1\n");
+  EXPECT_THAT(answer->get_header_value("Content-Type"), HasSubstr("text/plain; version=0.0.4"));
+}
+
+TEST_F(HttpServerTest, KnowsNothingElse) {
+  for (const std::string path : {"/", "/livez/", "/metrics/x", "/../etc/passwd"})
+    EXPECT_EQ(Get(path)->status, 404) << path;
+  const httplib::Result answer = httplib::Client("http://" + server_->address()).Post("/livez", "x", "text/plain");
+  EXPECT_EQ(answer->status, 404);
+}
+
+TEST_F(HttpServerTest, APortInUseIsAnError) {
+  const absl::Status status = HttpServer::Create(server_->address(), {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(server_->address()), HasSubstr("Address already in use")));
+}
+
+}  // namespace
+}  // namespace attend::server

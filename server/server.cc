@@ -1,0 +1,254 @@
+#include "server/server.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/buffer_pool.h"
+#include "core/clock.h"
+#include "core/compute_pool.h"
+#include "core/tile_kernels.h"
+#include "server/admission.h"
+#include "server/attend_backend.h"
+#include "server/attention_service.h"
+#include "server/backlog.h"
+#include "server/call_registry.h"
+#include "server/grpc_listener.h"
+#include "server/health_service.h"
+#include "server/http_server.h"
+#include "server/idle_memory.h"
+#include "server/metrics.h"
+#include "server/readiness.h"
+#include "server/ready_file.h"
+#include "server/receive_gate.h"
+#include "server/request_log.h"
+#include "server/settings_table.h"
+#include "server/socket_address.h"
+#include "server/version.h"
+#include "server/warm_up.h"
+
+namespace attend::server {
+namespace {
+
+// How long blocks of memory are kept for the next request.
+constexpr absl::Duration kIdlePatience = absl::Seconds(5);
+constexpr absl::Duration kPortCheckTimeout = absl::Seconds(1);
+
+// Both ports must be free before anything takes time. gRPC would say no more than that it failed.
+absl::Status CheckAddresses(const Settings& settings) {
+  for (const std::string& address : settings.grpc_addresses) {
+    const absl::Status status = CheckBindable(ParseSocketAddress(address));
+    if (!status.ok()) {
+      return absl::UnavailableError(
+          absl::StrCat("grpc_address ", address, " cannot be listened on: ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The first TCP address, or the first of all.
+std::string MainAddress(const std::vector<std::string>& addresses) {
+  for (const std::string& address : addresses) {
+    if (!absl::StartsWith(address, "unix:")) return address;
+  }
+  return addresses.front();
+}
+
+double Bytes(int64_t bytes) { return static_cast<double>(bytes); }
+
+}  // namespace
+
+// What computes, made and tried before anything listens.
+struct Computing {
+  explicit Computing(const Settings& settings) : buffers(settings.memory_budget / 4) {}
+
+  absl::Status Start(const Settings& settings) {
+    absl::StatusOr<std::unique_ptr<core::TileKernels>> made_kernels =
+        core::TileKernels::Create({.workers = settings.compute_threads,
+                                   .max_instruction_set = settings.max_instruction_set,
+                                   .buffers = &buffers});
+    if (!made_kernels.ok()) return made_kernels.status();
+    kernels = *std::move(made_kernels);
+    absl::StatusOr<std::unique_ptr<core::ComputePool>> made_pool =
+        core::ComputePool::Create({.workers = settings.compute_threads});
+    if (!made_pool.ok()) return made_pool.status();
+    pool = *std::move(made_pool);
+    if (absl::Status status = CheckKnownAnswer(*pool, *kernels); !status.ok()) return status;
+    absl::StatusOr<double> measured = MeasureRate(*pool, *kernels);
+    if (!measured.ok()) return measured.status();
+    multiply_adds_per_second = *measured;
+    return absl::OkStatus();
+  }
+
+  core::BufferPool buffers;
+  std::unique_ptr<core::TileKernels> kernels;
+  std::unique_ptr<core::ComputePool> pool;
+  double multiply_adds_per_second = 0;
+};
+
+// Members are destroyed in the reverse order: the listeners first, what calls use last.
+class Server::Parts {
+ public:
+  Parts(const Settings& settings, Log& log, std::unique_ptr<Computing> computing);
+
+  absl::Status Listen();
+
+ private:
+  friend class Server;
+  void AddLiveMetrics();
+
+  const Settings settings_;
+  const CodecLimits limits_;
+  Log& log_;
+  const core::Clock& clock_ = core::Clock::Steady();
+  const std::unique_ptr<Computing> computing_;
+  Metrics metrics_;
+  Backlog backlog_;
+  ReceiveGate gate_;
+  Admission admission_;
+  CallRegistry calls_;
+  RequestLog request_log_;
+  const AttendBackend backend_;
+  HealthService health_;
+  AttentionService attention_;
+  GenericService generic_;
+  SocketAddress main_address_;
+  Readiness readiness_;
+  IdleMemory idle_memory_{kIdlePatience};
+  std::unique_ptr<GrpcListener> grpc_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<ReadyFile> ready_file_;
+};
+
+Server::Parts::Parts(const Settings& settings, Log& log, std::unique_ptr<Computing> computing)
+    : settings_(settings),
+      limits_{.max_message_bytes = settings.max_message_bytes, .version = std::string(Version())},
+      log_(log),
+      computing_(std::move(computing)),
+      metrics_({.version = std::string(Version()),
+                .onednn_version = core::TileKernels::OneDnnVersion(),
+                .instruction_set = std::string(core::InstructionSetName(computing_->kernels->instruction_set()))}),
+      backlog_({.max_queued_requests = settings.max_queued_requests,
+                .workers = settings.compute_threads,
+                .initial_rate = computing_->multiply_adds_per_second,
+                .seed = std::random_device()()}),
+      gate_({.budget_bytes = settings.receive_budget}, backlog_),
+      admission_({.memory_budget_bytes = settings.memory_budget}, backlog_),
+      request_log_(log, settings.log_requests_per_second),
+      backend_{.settings = settings_,
+               .limits = limits_,
+               .clock = clock_,
+               .buffers = computing_->buffers,
+               .kernels = *computing_->kernels,
+               .pool = *computing_->pool,
+               .backlog = backlog_,
+               .gate = gate_,
+               .admission = admission_,
+               .calls = calls_,
+               .metrics = metrics_,
+               .request_log = request_log_},
+      health_(metrics_),
+      attention_(backend_, DescribeServer(backend_, computing_->multiply_adds_per_second)),
+      generic_(backend_),
+      readiness_({.stuck_after = settings.stuck_after,
+                  .oldest_progress = [this] { return computing_->pool->oldest_progress(); },
+                  .check_port = [this] { return CheckListening(main_address_, kPortCheckTimeout); }}) {
+  AddLiveMetrics();
+}
+
+void Server::Parts::AddLiveMetrics() {
+  const core::ComputePool& pool = *computing_->pool;
+  const LiveValue values[] = {
+      {"attend_in_flight_requests", "Attend calls from their headers to their end.", false,
+       [this] { return Bytes(calls_.in_flight()); }},
+      {"attend_queued_requests", "Calls that wait at the receive gate or for memory.", false,
+       [this] { return Bytes(backlog_.queued()); }},
+      {"attend_memory_reserved_bytes", "Bytes that admitted requests hold.", false,
+       [this] { return Bytes(admission_.reserved_bytes()); }},
+      {"attend_memory_budget_bytes", "Bytes that admitted requests may hold together.", false,
+       [this] { return Bytes(settings_.memory_budget); }},
+      {"attend_receiving_bytes", "Bytes charged to messages being received.", false,
+       [this] { return Bytes(gate_.receiving_bytes()); }},
+      {"attend_compute_busy_seconds_total", "Time that workers spent in tiles and tasks, all together.", true,
+       [&pool] { return absl::ToDoubleSeconds(pool.busy_time()); }},
+      {"attend_oldest_job_age_seconds", "Time since the oldest running job was submitted; 0 without one.", false,
+       [this, &pool] {
+         return absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), clock_.Now() - pool.oldest_submission()));
+       }},
+      {"attend_log_lines_dropped_total", "Lines dropped because the log's queue was full.", true,
+       [this] { return Bytes(log_.dropped_lines()); }},
+  };
+  for (const LiveValue& value : values) metrics_.AddLive(value);
+}
+
+absl::Status Server::Parts::Listen() {
+  absl::StatusOr<std::unique_ptr<HttpServer>> http = HttpServer::Create(
+      settings_.http_address,
+      {.ready = [this] { return readiness_.Check(); }, .metrics = [this] { return metrics_.Text(); }});
+  if (!http.ok()) return http.status();
+  http_ = *std::move(http);
+  // Why an address fails is in our own message; gRPC's lines about it are detail.
+  log_.CaptureGrpcLines(LogLevel::kDebug);
+  absl::StatusOr<std::unique_ptr<GrpcListener>> grpc =
+      GrpcListener::Create(settings_, {.named = {&attention_, &health_}, .generic = &generic_});
+  log_.CaptureGrpcLines(LogLevel::kError);
+  if (!grpc.ok()) return grpc.status();
+  grpc_ = *std::move(grpc);
+  const std::string address = MainAddress(grpc_->addresses());
+  main_address_ = ParseSocketAddress(address);
+  if (!settings_.ready_file.empty()) {
+    absl::StatusOr<std::unique_ptr<ReadyFile>> file = ReadyFile::Create(
+        settings_.ready_file, {.grpc_address = address, .http_address = http_->address(), .process_id = getpid()});
+    if (!file.ok()) return file.status();
+    ready_file_ = *std::move(file);
+  }
+  readiness_.SetReady();
+  health_.SetServing(true);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Create(const Settings& settings, Log& log) {
+  if (absl::Status status = CheckAddresses(settings); !status.ok()) return status;
+  auto computing = std::make_unique<Computing>(settings);
+  if (absl::Status status = computing->Start(settings); !status.ok()) return status;
+  auto parts = std::make_unique<Parts>(settings, log, std::move(computing));
+  if (absl::Status status = parts->Listen(); !status.ok()) return status;
+  log.Write(LogLevel::kInfo, "ready",
+            {{"version", std::string(Version())},
+             {"grpc", absl::StrJoin(parts->grpc_->addresses(), ",")},
+             {"http", parts->http_->address()},
+             {"instruction_set", std::string(core::InstructionSetName(parts->computing_->kernels->instruction_set()))},
+             {"multiply_adds_per_second", parts->computing_->multiply_adds_per_second}});
+  return std::unique_ptr<Server>(new Server(std::move(parts)));
+}
+
+Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Server::~Server() = default;
+
+void Server::Housekeep() {
+  parts_->admission_.DropExpired();
+  parts_->health_.SetServing(parts_->readiness_.CheckServing().ok());
+  core::BufferPool& buffers = parts_->computing_->buffers;
+  if (parts_->idle_memory_.ShouldTrim(parts_->clock_.Now(), buffers.idle_bytes())) {
+    buffers.Trim();
+    malloc_trim(0);  // what gRPC received messages into
+  }
+}
+
+void Server::BeginDrain() {
+  parts_->readiness_.SetDraining();
+  parts_->health_.SetServing(false);
+}
+
+void Server::StopAccepting() { parts_->calls_.Close(); }
+
+bool Server::AwaitCalls(absl::Duration timeout) { return parts_->calls_.AwaitNone(timeout); }
+
+}  // namespace attend::server
