@@ -94,9 +94,14 @@ class Client::Channel {
             new CallEnvironment{.stub = std::move(stub),
                                 .timers = &Timers::Grpc(),
                                 .policy = RetryPolicy([jitter = std::make_shared<Jitter>()] { return (*jitter)(); }),
-                                .target = std::move(target)}) {}
+                                .target = std::move(target)}),
+        lent_(environment_.get(), [returned = returned_](const CallEnvironment*) { returned->set_value(); }) {}
 
-  ~Channel() { calls_.CancelAll(); }
+  ~Channel() {
+    calls_.CancelAll();
+    lent_.reset();
+    returned_->get_future().wait();
+  }
 
   const std::string& target() const { return environment_->target; }
 
@@ -104,11 +109,11 @@ class Client::Channel {
   // which may be null, watches over is free.
   std::shared_ptr<RetriedCall> Start(CallAttempt attempt, const CallOptions& options,
                                      std::shared_ptr<Delivery> delivery, Done done) {
-    auto call = std::make_shared<RetriedCall>(environment_, std::move(attempt), options);
+    auto call = std::make_shared<RetriedCall>(lent_, std::move(attempt), options);
     const uint64_t id = calls_.Add(call);
-    Done last = [this, id, done = std::move(done)](CallOutcome outcome) {
-      done(std::move(outcome));
+    Done last = [this, id, hold = lent_, done = std::move(done)](CallOutcome outcome) {
       calls_.Remove(id);
+      done(std::move(outcome));
     };
     call->Start([delivery = std::move(delivery), last = std::move(last)](CallOutcome outcome) {
       if (delivery == nullptr) return last(std::move(outcome));
@@ -146,7 +151,12 @@ class Client::Channel {
   }
 
  private:
-  const std::shared_ptr<const CallEnvironment> environment_;  // shared with calls
+  // The environment, with gRPC's channel in it, is destroyed on the thread that destroys the client, after everyone who
+  // holds `lent_` has let it go.
+  const std::unique_ptr<const CallEnvironment> environment_;
+  const std::shared_ptr<std::promise<void>> returned_ =
+      std::make_shared<std::promise<void>>();  // shared: see CallSmall
+  std::shared_ptr<const CallEnvironment> lent_;
   CallBoard calls_;
 };
 

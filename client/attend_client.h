@@ -125,7 +125,7 @@ class Client {
   // Connects at the first call. INVALID_ARGUMENT for a target that gRPC cannot parse.
   static absl::StatusOr<std::unique_ptr<Client>> Create(const ClientOptions& options = {});
 
-  // Cancels what is in flight and waits for the callbacks.
+  // Cancels what is in flight and waits for the callbacks. Not to be called from one.
   ~Client();
 
   Client(const Client&) = delete;

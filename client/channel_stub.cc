@@ -81,12 +81,15 @@ std::function<void()> ChannelStub::Start(CallAttempt attempt, std::function<void
   for (const auto& [name, value] : attempt.metadata) state->context.AddMetadata(name, value);
   state->context.set_deadline(gpr_time_add(
       gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(absl::ToInt64Nanoseconds(attempt.timeout), GPR_TIMESPAN)));
-  // The call owns this function and this function the call's state: running it, exactly once, breaks the ring.
+  // The call owns this function and this function the call's state: running it, exactly once, breaks the ring. The
+  // state is gone before `done` is called: it holds on to the channel, whose last holder must not be a thread of
+  // gRPC's.
   stub_.UnaryCall(&state->context, attempt.method, grpc::StubOptions(), &state->request, &state->response,
                   [state](const grpc::Status& status) mutable {
-                    const std::shared_ptr<Attempt> last = std::move(state);
-                    last->request.Clear();
-                    last->done(Outcome(status, *last));
+                    const std::function<void(AttemptOutcome)> last = std::move(state->done);
+                    AttemptOutcome outcome = Outcome(status, *state);
+                    state.reset();
+                    last(std::move(outcome));
                   });
   return [weak = std::weak_ptr<Attempt>(state)] {
     if (const std::shared_ptr<Attempt> running = weak.lock()) running->context.TryCancel();

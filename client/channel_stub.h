@@ -14,6 +14,7 @@
 
 namespace attend::client {
 
+// Destroyed when no call is in progress, and not on a thread of gRPC's: the last channel of a process waits for them.
 class ChannelStub final : public Stub {
  public:
   // Connections of its own to all addresses of `target`, made at the first call. INVALID_ARGUMENT for a target that

@@ -16,7 +16,8 @@
 
 namespace attend::client {
 
-// What every call of a client shares.
+// What every call of a client shares. Calls hold it by shared pointers until their last line, which is how a client
+// that is being destroyed knows that they are gone.
 struct CallEnvironment {
   std::unique_ptr<Stub> stub;
   Timers* timers;  // outlives the calls
@@ -57,7 +58,7 @@ class RetriedCall : public std::enable_shared_from_this<RetriedCall> {
   absl::Status FinalStatus(const AttemptOutcome& outcome) const;
   void Finish(AttemptOutcome outcome);
 
-  const std::shared_ptr<const CallEnvironment> environment_;  // shared: a call's last lines may outlive its client
+  const std::shared_ptr<const CallEnvironment> environment_;  // shared: see CallEnvironment
   CallAttempt attempt_;
   const CallOptions options_;
   std::function<void(CallOutcome)> done_;
