@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   attend::client::AddDemoCommand(commands);
   attend::client::AddGenerateCommand(commands);
   attend::client::AddInferCommand(commands);
+  attend::client::AddLoadCommand(commands);
   attend::client::AddHealthCommand(commands);
   attend::client::AddServerInfoCommand(commands);
   return commands.Run(argc, argv);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/choice_option.h"
+#include "client/command_options.h"
 #include "client/commands.h"
 #include "client/element_rounding.h"
 #include "client/pending_file.h"
@@ -46,12 +46,9 @@ void AddGenerateCommand(Commands& commands) {
   CLI::App& command = commands.Add("generate", "Writes an npy file of normal random numbers, made from a seed",
                                    [options](const Connection&) { return RunGenerate(*options); });
   command.add_option("--output", options->output, "Where to write the file")->required()->type_name("FILE");
-  command.add_option("--shape", options->shape, "Lengths of the axes, such as 1,8,512,64")
+  AddListOption(command, "--shape", options->shape, "Lengths of the axes, such as 1,8,512,64")
       ->required()
-      ->delimiter(',')
-      ->expected(1)
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N,N,...");
+      ->check(AtLeast(0));
   command.add_option("--seed", options->seed, "The same seed gives the same numbers")
       ->capture_default_str()
       ->type_name("N");

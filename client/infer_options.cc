@@ -3,7 +3,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "client/choice_option.h"
+#include "client/command_options.h"
 #include "client/commands.h"
 
 namespace attend::client {
@@ -18,7 +18,7 @@ constexpr char kChecking[] = "Checking";
 template <typename T>
 void AddList(CLI::App& command, const std::string& name, std::vector<T>& list, const std::string& description,
              const char* group) {
-  command.add_option(name, list, description)->delimiter(',')->expected(1)->type_name("N,N,...")->group(group);
+  AddListOption(command, name, list, description)->group(group);
 }
 
 void AddInputs(CLI::App& command, InferOptions& options) {
@@ -154,7 +154,7 @@ void AddInferOptions(CLI::App& command, InferOptions& options) {
   verify->group(kChecking);
   command.add_option("--verify_rows", options.verify_rows, "How many rows --verify looks at; 0: all")
       ->needs(verify)
-      ->check(CLI::NonNegativeNumber)
+      ->check(AtLeast(0))
       ->capture_default_str()
       ->type_name("N")
       ->group(kChecking);

@@ -178,15 +178,16 @@ bool Verification::passed() const {
 
 std::string Verification::Text() const {
   std::string text = absl::StrCat(rows, " of ", total_rows, " rows");
-  absl::string_view separator = ": ";
+  if (worst.empty()) return text;
+  absl::StrAppend(&text, passed() ? ", nothing beyond rounding; closest to its bound: " : ": ");
+  absl::string_view separator;
   for (const WorstElement& element : worst) {
-    const absl::string_view result = absl::string_view(element.name).substr(0, element.name.find('['));
+    if (element.within() && !passed()) continue;
     if (element.within()) {
-      absl::StrAppendFormat(&text, "%s%s off by at most %.2g (bound %.2g, %s)", separator, result, element.error,
-                            element.bound, element.name);
+      absl::StrAppendFormat(&text, "%s%s off by %.2g of %.2g", separator, element.name, element.error, element.bound);
     } else {
-      absl::StrAppendFormat(&text, "%s%s is %.9g, must be %.9g: off by %.3g, bound %.3g", separator, element.name,
-                            element.got, element.exact, element.error, element.bound);
+      absl::StrAppendFormat(&text, "%s%s is %.9g, must be %.9g: off by %.3g, rounding accounts for %.3g", separator,
+                            element.name, element.got, element.exact, element.error, element.bound);
     }
     separator = "; ";
   }

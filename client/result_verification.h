@@ -28,7 +28,8 @@ struct Verification {
   std::vector<WorstElement> worst;  // one for each result that was returned; empty if there is no row
 
   bool passed() const;
-  // "64 of 4096 rows: output within 3.1e-07 (bound 8.0e-06, at output[0, 3, 17, 5])".
+  // "64 of 4096 rows, nothing beyond rounding; closest to its bound: output[0, 3, 17, 5] off by 3.1e-07 of 8.0e-06"; of
+  // one that failed, what is wrong.
   std::string Text() const;
 };
 

@@ -87,7 +87,8 @@ TEST(ResultVerification, GoodAnswersPass) {
     EXPECT_EQ(verification->rows, 24);
     EXPECT_EQ(verification->total_rows, 24);
     EXPECT_THAT(verification->worst, SizeIs(3));
-    EXPECT_THAT(verification->Text(), HasSubstr("24 of 24 rows: output off by at most"));
+    EXPECT_THAT(verification->Text(),
+                HasSubstr("24 of 24 rows, nothing beyond rounding; closest to its bound: output["));
   }
 }
 

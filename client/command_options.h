@@ -1,13 +1,16 @@
-// Options of a command line whose value is one word of a list.
-#ifndef ATTEND_CLIENT_CHOICE_OPTION_H_
-#define ATTEND_CLIENT_CHOICE_OPTION_H_
+// Kinds of options that several subcommands have: one word of a list, lists of numbers, bounded numbers.
+#ifndef ATTEND_CLIENT_COMMAND_OPTIONS_H_
+#define ATTEND_CLIENT_COMMAND_OPTIONS_H_
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "attend/v1/attention.pb.h"
 
 namespace attend::client {
@@ -40,6 +43,22 @@ CLI::Option* AddChoiceOption(CLI::App& command, const std::string& name, T& chos
   return option;
 }
 
+// Adds option `name`, a list such as "3,5".
+template <typename T>
+CLI::Option* AddListOption(CLI::App& command, const std::string& name, std::vector<T>& list,
+                           const std::string& description) {
+  return command.add_option(name, list, description)->delimiter(',')->type_name("N,N,...");
+}
+
+// A check that a number is not below `minimum`.
+inline std::function<std::string(const std::string&)> AtLeast(double minimum) {
+  return [minimum](const std::string& text) {
+    double number = 0;
+    const bool good = absl::SimpleAtod(text, &number) && number >= minimum;
+    return good ? std::string() : absl::StrCat("'", text, "' is not a number of at least ", minimum);
+  };
+}
+
 // The words for the element types of query, key, value and output.
 inline Choices<v1::DataType> FloatTypeChoices() {
   return {{"f32", v1::DATA_TYPE_FLOAT32}, {"bf16", v1::DATA_TYPE_BFLOAT16}, {"f16", v1::DATA_TYPE_FLOAT16}};
@@ -53,4 +72,4 @@ inline Choices<v1::CausalAlignment> CausalChoices() {
 
 }  // namespace attend::client
 
-#endif  // ATTEND_CLIENT_CHOICE_OPTION_H_
+#endif  // ATTEND_CLIENT_COMMAND_OPTIONS_H_

@@ -1,0 +1,151 @@
+#include "client/load_options.h"
+
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/command_options.h"
+#include "client/commands.h"
+#include "client/element_rounding.h"
+
+namespace attend::client {
+namespace {
+
+constexpr char kProblem[] = "Problem";
+constexpr char kLoad[] = "Load, for each length";
+constexpr char kReports[] = "Checking and reports";
+
+template <typename T>
+CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& number, double minimum,
+                       const std::string& description, const char* group) {
+  return command.add_option(name, number, description)->check(AtLeast(minimum))->type_name("N")->group(group);
+}
+
+CLI::Option* AddDuration(CLI::App& command, const std::string& name, bool positive,
+                         std::function<void(absl::Duration)> set, const std::string& description) {
+  CLI::Option* option = command.add_option_function<std::string>(
+      name,
+      [set = std::move(set)](const std::string& text) {
+        absl::Duration parsed;
+        if (absl::ParseDuration(text, &parsed)) set(parsed);
+      },
+      description);
+  return option->type_name("DURATION")->group(kLoad)->check([positive](const std::string& text) {
+    absl::Duration parsed;
+    const bool good = absl::ParseDuration(text, &parsed) && parsed != absl::InfiniteDuration() &&
+                      parsed >= absl::ZeroDuration() && !(positive && parsed == absl::ZeroDuration());
+    return good ? std::string() : absl::StrCat("'", text, "' is not a duration such as 30s or 1m30s");
+  });
+}
+
+void AddProblem(CLI::App& command, LoadOptions& options) {
+  AddListOption(command, "--lengths", options.lengths, "Sequence lengths to try, such as 128,256,512,1024,2048")
+      ->required()
+      ->check(AtLeast(1))
+      ->group(kProblem);
+  AddNumber(command, "--query_length", options.query_length, 1,
+            "Length of the queries where it is not that of the keys: 1 is decoding", kProblem);
+  AddNumber(command, "--batch", options.batch, 1, "Batch elements in a call", kProblem)->capture_default_str();
+  AddNumber(command, "--heads", options.heads, 1, "Query heads", kProblem)->capture_default_str();
+  AddNumber(command, "--kv_heads", options.kv_heads, 1, "Heads of keys and values. Default: as --heads", kProblem);
+  AddNumber(command, "--head_dim", options.head_dim, 1, "Dimension of queries and keys", kProblem)
+      ->capture_default_str();
+  AddNumber(command, "--value_dim", options.value_dim, 1, "Dimension of values. Default: as --head_dim", kProblem);
+  AddChoiceOption(command, "--element_type", options.element_type, FloatTypeChoices(),
+                  "Type of query, key and value. Default: f32")
+      ->group(kProblem);
+  AddChoiceOption(command, "--causal", options.causal, CausalChoices(), "Causal mask. Default: none")->group(kProblem);
+  command.add_flag("--weights", options.weights, "Ask for the attention weights as well")->group(kProblem);
+  AddNumber(command, "--seed", options.seed, 0, "The same seed gives the same inputs: normal random numbers", kProblem)
+      ->capture_default_str();
+}
+
+void AddLoad(CLI::App& command, LoadOptions& options) {
+  AddNumber(command, "--connections", options.connections, 1, "Connections to the server, used in turn", kLoad)
+      ->capture_default_str();
+  CLI::Option* concurrency = AddNumber(command, "--concurrency", options.concurrency, 1,
+                                       "Closed loop: calls in flight, the next follows an answer. Default: 1", kLoad);
+  CLI::Option* rate = command.add_option("--rate", options.rate,
+                                         "Open loop: calls a second, whatever the server does; latency counts from "
+                                         "when a call was due");
+  rate->check(AtLeast(1e-3))->type_name("X")->excludes(concurrency)->group(kLoad);
+  AddNumber(command, "--max_in_flight", options.max_in_flight, 1, "Open loop: calls in flight at most", kLoad)
+      ->capture_default_str()
+      ->needs(rate);
+  CLI::Option* duration = AddDuration(
+      command, "--duration", true, [&options](absl::Duration parsed) { options.duration = parsed; },
+      "How long calls are sent, such as 10s. Default: 5s");
+  AddNumber(command, "--count", options.count, 1, "How many calls are sent, instead of a duration", kLoad)
+      ->excludes(duration);
+  AddDuration(
+      command, "--warmup,--warm_up", false, [&options](absl::Duration parsed) { options.warmup = parsed; },
+      "How long calls are sent before they are measured; 0: not at all. Default: 500ms");
+}
+
+void AddReports(CLI::App& command, LoadOptions& options) {
+  CLI::Option* verify =
+      command.add_flag("--verify", options.verify,
+                       "Recompute rows of an answer here in double precision, and compare the bits of "
+                       "all answers; fail if they differ");
+  verify->group(kReports);
+  AddNumber(command, "--verify_rows", options.verify_rows, 0, "How many rows --verify looks at; 0: all", kReports)
+      ->capture_default_str()
+      ->needs(verify);
+  command.add_option("--json", options.json, "Where to write all figures as JSON")->type_name("FILE")->group(kReports);
+  command.add_option("--csv", options.csv, "Where to write them as CSV")->type_name("FILE")->group(kReports);
+  command.add_option("--chart", options.chart, "Where to draw them, .svg or .png (needs gnuplot)")
+      ->type_name("FILE")
+      ->group(kReports);
+}
+
+std::string Counted(int64_t count, const std::string& noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+absl::Status LoadOptions::Validate() const {
+  if (heads % KvHeads() != 0) {
+    return UsageError(absl::StrCat("--kv_heads is ", KvHeads(), ", must be a divisor of --heads, ", heads));
+  }
+  std::set<std::string> paths;
+  for (const std::string& path : {json, csv, chart}) {
+    if (!path.empty() && !paths.insert(path).second) {
+      return UsageError(absl::StrCat(path, " is named for two reports"));
+    }
+  }
+  if (!chart.empty() && !absl::EndsWith(chart, ".svg") && !absl::EndsWith(chart, ".png")) {
+    return UsageError(absl::StrCat("--chart is ", chart, ", must end in .svg or .png"));
+  }
+  return absl::OkStatus();
+}
+
+std::string LoadOptions::ProblemText() const {
+  std::string text = batch == 1 ? "" : absl::StrCat("batch ", batch, ", ");
+  absl::StrAppend(&text, Counted(heads, "head"));
+  if (KvHeads() != heads) absl::StrAppend(&text, " on ", KvHeads());
+  absl::StrAppend(&text, ", dim ", head_dim);
+  if (ValueDim() != head_dim) absl::StrAppend(&text, " and ", ValueDim());
+  absl::StrAppend(&text, ", ", DataTypeName(element_type));
+  if (causal == v1::CAUSAL_ALIGNMENT_TOP_LEFT) absl::StrAppend(&text, ", causal top_left");
+  if (causal == v1::CAUSAL_ALIGNMENT_BOTTOM_RIGHT) absl::StrAppend(&text, ", causal bottom_right");
+  if (query_length) absl::StrAppend(&text, ", query_length ", *query_length);
+  if (weights) absl::StrAppend(&text, ", with weights");
+  return text;
+}
+
+std::string LoadOptions::LoadText() const {
+  const std::string load =
+      rate ? absl::StrCat(*rate, " calls/s") : absl::StrCat(Counted(InFlight(), "call"), " in flight");
+  return absl::StrCat(load, " on ", Counted(connections, "connection"));
+}
+
+void AddLoadOptions(CLI::App& command, LoadOptions& options) {
+  AddProblem(command, options);
+  AddLoad(command, options);
+  AddReports(command, options);
+}
+
+}  // namespace attend::client

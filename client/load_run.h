@@ -1,0 +1,43 @@
+// A whole load test against a server: for each length inputs, warm-up, measurement and verification.
+#ifndef ATTEND_CLIENT_LOAD_RUN_H_
+#define ATTEND_CLIENT_LOAD_RUN_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/attend_client.h"
+#include "client/load_options.h"
+#include "client/load_progress.h"
+#include "client/load_report.h"
+
+namespace attend::client {
+
+// Normal random inputs for one length: the same for all its calls.
+absl::StatusOr<AttendRequest> MakeLoadRequest(const LoadOptions& options, int64_t length);
+
+class LoadRun {
+ public:
+  // `options` are validated; each of `clients` is one connection; `call` holds for every call. All outlive the run.
+  LoadRun(const LoadOptions& options, const std::vector<std::unique_ptr<Client>>& clients, const CallOptions& call,
+          std::function<bool()> interrupted, LoadProgress& progress);
+
+  // Measures the lengths in turn, until all are done, the run is interrupted, or no call of a length finds a server.
+  // The report says what was measured up to then. UNAVAILABLE and the like if the server does not tell what it is,
+  // RESOURCE_EXHAUSTED if inputs take too much memory.
+  absl::StatusOr<LoadReport> Run();
+
+ private:
+  absl::StatusOr<LengthFigures> MeasureLength(int64_t length, bool& interrupted);
+
+  const LoadOptions& options_;
+  const std::vector<std::unique_ptr<Client>>& clients_;
+  const CallOptions call_;
+  const std::function<bool()> interrupted_;
+  LoadProgress& progress_;
+};
+
+}  // namespace attend::client
+
+#endif  // ATTEND_CLIENT_LOAD_RUN_H_
