@@ -175,7 +175,7 @@ void AttendWork::Computed(const absl::Status& status, const core::JobTimings& ti
   if (!status.ok()) return End(status);
   backend_.backlog.RecordJob(timings.multiply_adds, timings.busy);
   outcome_.timings.encode = backend_.clock.Now() - submitted_ - timings.queue - timings.pack - timings.compute;
-  outcome_.response = std::move(*writer_).Finish(outcome_.timings, timings.multiply_adds, outcome_.request_id);
+  outcome_.response = std::move(*writer_).Finish(outcome_.timings, outcome_.request_id);
   End(absl::OkStatus());
 }
 

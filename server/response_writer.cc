@@ -23,7 +23,7 @@ void Describe(v1::DataType type, const std::vector<int64_t>& shape, v1::Tensor& 
 
 // The response but for the tensors' bytes.
 v1::AttendResponse MakeResponse(const core::AttentionProblem& problem, const ResponseTimings& timings,
-                                int64_t multiply_adds, absl::string_view request_id) {
+                                absl::string_view request_id) {
   v1::AttendResponse response;
   Describe(ToDataType(problem.type()), OutputShape(problem), *response.mutable_output());
   if (problem.results().weights) {
@@ -42,7 +42,7 @@ v1::AttendResponse MakeResponse(const core::AttentionProblem& problem, const Res
   *wire_timings.mutable_pack() = duration(timings.pack);
   *wire_timings.mutable_compute() = duration(timings.compute);
   *wire_timings.mutable_encode() = duration(timings.encode);
-  response.set_multiply_adds(multiply_adds);
+  response.set_multiply_adds(problem.MultiplyAdds());
   response.set_request_id(std::string(request_id));
   return response;
 }
@@ -92,10 +92,9 @@ core::AttentionResults ResponseWriter::results() const {
           .logsumexp = reinterpret_cast<float*>(logsumexp_.data())};
 }
 
-grpc::ByteBuffer ResponseWriter::Finish(const ResponseTimings& timings, int64_t multiply_adds,
-                                        absl::string_view request_id) && {
+grpc::ByteBuffer ResponseWriter::Finish(const ResponseTimings& timings, absl::string_view request_id) && {
   wire::AttendResponseParts parts;
-  parts.message = MakeResponse(problem_, timings, multiply_adds, request_id);
+  parts.message = MakeResponse(problem_, timings, request_id);
   parts.output = Share(std::move(output_));
   parts.weights = Share(std::move(weights_));
   parts.logsumexp = Share(std::move(logsumexp_));

@@ -39,7 +39,7 @@ class ResponseWriter {
   core::AttentionResults results() const;
 
   // The message, which takes the memory with it: each block goes back to its pool when gRPC has sent it, on any thread.
-  grpc::ByteBuffer Finish(const ResponseTimings& timings, int64_t multiply_adds, absl::string_view request_id) &&;
+  grpc::ByteBuffer Finish(const ResponseTimings& timings, absl::string_view request_id) &&;
 
  private:
   explicit ResponseWriter(const core::AttentionProblem& problem) : problem_(problem) {}
