@@ -1,0 +1,7 @@
+# What bad requests, and senders that are no gRPC client, cost the server: nothing that lasts.
+attend_add_integration_test(bad_request_test
+  SOURCES bad_request_test.cc
+  DEPS attend::client attend::client_proto attend::proto attend::server_process gRPC::grpc++)
+attend_add_integration_test(hostile_sender_test
+  SOURCES hostile_sender_test.cc
+  DEPS attend::client attend::server_process gRPC::grpc++)

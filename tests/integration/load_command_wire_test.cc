@@ -1,0 +1,146 @@
+// attend generate, infer and load as programs, against the real server: what a user sees, and what happens to a load
+// test that is interrupted or whose server dies.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/integration/server_test.h"
+#include "tests/testing/child_process.h"
+#include "tests/testing/server_process.h"
+
+namespace attend::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<std::string> CommandLine(const std::string& address, const std::string& line) {
+  std::vector<std::string> words = {ClientProgram()};
+  for (const absl::string_view word : absl::StrSplit(line, ' ', absl::SkipEmpty())) words.emplace_back(word);
+  words.insert(words.end(), {"--address", address});
+  return words;
+}
+
+class LoadCommandWireTest : public ServerTest {
+ protected:
+  void SetUp() override {
+    ServerTest::SetUp();
+    auto folder = TemporaryFolder::Create();
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    folder_ = *std::move(folder);
+  }
+
+  FinishedProgram Run(const std::string& line) {
+    auto finished = RunProgram({.command = CommandLine(server().grpc_address(), line)}, absl::Seconds(120));
+    EXPECT_TRUE(finished.ok()) << finished.status();
+    return finished.ok() ? *std::move(finished) : FinishedProgram{};
+  }
+
+  std::string Path(const std::string& name) const { return folder_->File(name); }
+
+  nlohmann::json Json() const {
+    const auto text = ReadFile(Path("load.json"));
+    return nlohmann::json::parse(text.ok() ? *text : "{}");
+  }
+
+  std::unique_ptr<TemporaryFolder> folder_;
+};
+
+TEST_F(LoadCommandWireTest, FilesThroughTheServer) {
+  for (const char* name : {"q", "k", "v"}) {
+    const std::string shape = *name == 'q' ? "2,8,60,64" : "2,2,100,64";
+    const FinishedProgram made =
+        Run(absl::StrCat("generate --seed 3 --shape ", shape, " --output ", Path(absl::StrCat(name, ".npy"))));
+    ASSERT_EQ(made.exit.code, 0) << made.standard_error;
+  }
+  const std::string files = absl::StrCat("infer --query ", Path("q.npy"), " --key ", Path("k.npy"), " --value ",
+                                         Path("v.npy"), " --output ", Path("o.npy"), " --verify --verify_rows 0 ");
+  for (const char* options : {"", "--element_type bf16", "--element_type f16", "--causal top_left",
+                              "--causal bottom_right --key_lengths 100,0", "--scale -0.5 --key_lengths 1,99"}) {
+    const FinishedProgram inferred =
+        Run(absl::StrCat(files, options, " --weights ", Path("w.npy"), " --logsumexp ", Path("l.npy")));
+    EXPECT_EQ(inferred.exit.code, 0) << options << ": " << inferred.standard_error;
+    EXPECT_THAT(inferred.standard_output, HasSubstr("960 of 960 rows, nothing beyond rounding"));
+  }
+  const FinishedProgram refused = Run(absl::StrCat(files, "--key_lengths 1,101"));
+  EXPECT_EQ(refused.exit.code, 1);
+  EXPECT_THAT(refused.standard_error, HasSubstr("INVALID_ARGUMENT"));
+  EXPECT_THAT(refused.standard_error, HasSubstr("101"));
+}
+
+TEST_F(LoadCommandWireTest, LoadIsMeasuredAndVerified) {
+  const FinishedProgram load =
+      Run(absl::StrCat("load --lengths 16,64,300 --count 12 --concurrency 3 --connections 2 --kv_heads 2 --weights "
+                       "--causal bottom_right --verify --json ",
+                       Path("load.json")));
+  ASSERT_EQ(load.exit.code, 0) << load.standard_error;
+  EXPECT_EQ(load.standard_error, "") << "no progress without a terminal";
+  const nlohmann::json json = Json();
+  ASSERT_EQ(json["lengths"].size(), 3u);
+  for (const auto& length : json["lengths"]) {
+    EXPECT_EQ(length["ok"], 12);
+    EXPECT_EQ(length["verification"]["passed"], true) << length;
+    EXPECT_GT(length["gflops"], 0.0);
+    EXPECT_GE(length["latency_max_seconds"], length["latency_p50_seconds"]);
+    EXPECT_LT(length["server_compute_mean_seconds"], length["latency_mean_seconds"]);
+  }
+}
+
+TEST_F(LoadCommandWireTest, InterruptionReportsWhatWasMeasured) {
+  auto load = ChildProcess::Start(
+      {.command = CommandLine(server().grpc_address(),
+                              "load --lengths 32,64 --duration 1h --warmup 0 --json " + Path("load.json"))});
+  ASSERT_TRUE(load.ok()) << load.status();
+  const std::string answered = "attend_requests_total{method=\"Attend\",code=\"OK\"}";
+  const double before = server().Metric(answered).value_or(0);
+  ASSERT_TRUE(server().WaitForMetric(answered, [&](double calls) { return calls > before + 5; }).ok());
+  (*load)->Signal(SIGINT);
+  const auto ended = (*load)->Wait(absl::Seconds(60));
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_EQ(ended->signal, SIGINT);
+  EXPECT_THAT((*load)->StandardOutput(), HasSubstr("Interrupted: the figures are those up to then."));
+  const nlohmann::json json = Json();
+  EXPECT_EQ(json["interrupted"], true);
+  ASSERT_EQ(json["lengths"].size(), 1u);
+  EXPECT_GT(json["lengths"][0]["ok"], 0);
+  EXPECT_EQ(json["lengths"][0]["failed"], 0);
+}
+
+TEST_F(LoadCommandWireTest, AServerThatDiesIsCountedAndEndsTheTest) {
+  auto mortal = ServerProcess::Start({});
+  ASSERT_TRUE(mortal.ok()) << mortal.status();
+  auto load = ChildProcess::Start(
+      {.command = CommandLine((*mortal)->grpc_address(),
+                              "load --lengths 16,32,48 --duration 4s --warmup 0 --json " + Path("load.json"))});
+  ASSERT_TRUE(load.ok()) << load.status();
+  const std::string answered = "attend_requests_total{method=\"Attend\",code=\"OK\"}";
+  ASSERT_TRUE((*mortal)->WaitForMetric(answered, [](double calls) { return calls > 5; }).ok());
+  (*mortal)->process().Signal(SIGKILL);
+  const auto ended = (*load)->Wait(absl::Seconds(60));
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_EQ(ended->code, 1);
+  EXPECT_THAT((*load)->StandardError(), HasSubstr("no server at " + (*mortal)->grpc_address()));
+  const nlohmann::json json = Json();
+  ASSERT_GE(json["lengths"].size(), 2u);
+  EXPECT_GT(json["lengths"][0]["ok"], 0);
+  EXPECT_EQ(json["lengths"].back()["ok"], 0);
+  EXPECT_GT(json["lengths"].back()["errors"]["UNAVAILABLE"], 0);
+}
+
+TEST_F(LoadCommandWireTest, NoServerIsOneLine) {
+  auto finished = RunProgram({.command = CommandLine("127.0.0.1:1", "load --lengths 16")}, absl::Seconds(60));
+  ASSERT_TRUE(finished.ok()) << finished.status();
+  EXPECT_EQ(finished->exit.code, 1);
+  EXPECT_THAT(finished->standard_error, HasSubstr("attend: no server at 127.0.0.1:1: "));
+  EXPECT_EQ(std::count(finished->standard_error.begin(), finished->standard_error.end(), '\n'), 1);
+}
+
+}  // namespace
+}  // namespace attend::testing
