@@ -47,7 +47,7 @@ CLI::Option* AddChoiceOption(CLI::App& command, const std::string& name, T& chos
 template <typename T>
 CLI::Option* AddListOption(CLI::App& command, const std::string& name, std::vector<T>& list,
                            const std::string& description) {
-  return command.add_option(name, list, description)->delimiter(',')->type_name("N,N,...");
+  return command.add_option(name, list, description)->delimiter(',')->type_name("N,N");
 }
 
 // A check that a number is not below `minimum`.

@@ -10,21 +10,21 @@ namespace {
 
 constexpr uint32_t kInfinity = 0x7f800000;
 
-template <uint16_t (*round)(float)>
+template <uint16_t (*kRound)(float)>
 void RoundInto(std::span<const float> elements, std::byte* target) {
   for (const float element : elements) {
-    const uint16_t bits = round(element);
+    const uint16_t bits = kRound(element);
     std::memcpy(target, &bits, sizeof(bits));
     target += sizeof(bits);
   }
 }
 
-template <float (*widen)(uint16_t)>
+template <float (*kWiden)(uint16_t)>
 void WidenInto(std::span<const std::byte> data, std::vector<float>& target) {
   for (size_t i = 0; i < target.size(); ++i) {
     uint16_t bits = 0;
     std::memcpy(&bits, data.data() + i * sizeof(bits), sizeof(bits));
-    target[i] = widen(bits);
+    target[i] = kWiden(bits);
   }
 }
 

@@ -15,108 +15,81 @@ constexpr char kMasks[] = "Masks and positions";
 constexpr char kCalculation[] = "Calculation";
 constexpr char kChecking[] = "Checking";
 
-template <typename T>
-void AddList(CLI::App& command, const std::string& name, std::vector<T>& list, const std::string& description,
-             const char* group) {
-  AddListOption(command, name, list, description)->group(group);
-}
-
 void AddInputs(CLI::App& command, InferOptions& options) {
+  command.option_defaults()->group(kInputs);
   const std::string rank = ", 2 to 4 axes; missing leading ones are 1";
   command.add_option("--query", options.query, "npy file [batch, query_heads, query_length, head_dim]" + rank)
       ->required()
-      ->type_name("FILE")
-      ->group(kInputs);
+      ->type_name("FILE");
   command.add_option("--key", options.key, "npy file [batch, kv_heads, key_length, head_dim]")
       ->required()
-      ->type_name("FILE")
-      ->group(kInputs);
+      ->type_name("FILE");
   command.add_option("--value", options.value, "npy file [batch, kv_heads, key_length, value_dim]")
       ->required()
-      ->type_name("FILE")
-      ->group(kInputs);
+      ->type_name("FILE");
   AddChoiceOption(command, "--element_type", options.element_type, FloatTypeChoices(),
-                  "What query, key and value are sent as; f32 files are rounded to it. Default: as the files")
-      ->group(kInputs);
+                  "What query, key and value are sent as; f32 files are rounded to it. Default: as the files");
   AddChoiceOption(command, "--layout", options.layout,
                   {{"bhnd", v1::LAYOUT_BHND}, {"bnhd", v1::LAYOUT_BNHD}, {"thd", v1::LAYOUT_THD}},
-                  "Order of the axes of query, key, value and output: bnhd has heads after length. Default: bhnd")
-      ->group(kInputs);
-  AddList(command, "--query_starts", options.query_starts, "Layout thd: where each sequence of queries starts",
-          kInputs);
-  AddList(command, "--key_starts", options.key_starts, "Layout thd: where each sequence of keys starts", kInputs);
+                  "Order of the axes of query, key, value and output: bnhd has heads after length. Default: bhnd");
+  AddListOption(command, "--query_starts", options.query_starts, "Layout thd: where each sequence of queries starts");
+  AddListOption(command, "--key_starts", options.key_starts, "Layout thd: where each sequence of keys starts");
 }
 
 void AddResults(CLI::App& command, InferOptions& options) {
+  command.option_defaults()->group(kResults);
   command.add_option("--output", options.output, "Where to write the output, with as many axes as the query's file")
-      ->type_name("FILE")
-      ->group(kResults);
-  command.add_option("--weights", options.weights, "Where to write the weights")->type_name("FILE")->group(kResults);
+      ->type_name("FILE");
+  command.add_option("--weights", options.weights, "Where to write the weights")->type_name("FILE");
   command.add_option("--logsumexp", options.logsumexp, "Where to write the logarithms of the softmax's denominators")
-      ->type_name("FILE")
-      ->group(kResults);
+      ->type_name("FILE");
   CLI::Option* scores = command.add_option("--scores", options.scores, "Where to write the scores");
-  scores->type_name("FILE")->group(kResults);
+  scores->type_name("FILE");
   AddChoiceOption(command, "--score_stage", options.score_stage,
                   {{"scaled", v1::SCORE_STAGE_SCALED},
                    {"softcapped", v1::SCORE_STAGE_SOFTCAPPED},
                    {"masked", v1::SCORE_STAGE_MASKED}},
                   "Scores after which step. Default: scaled")
-      ->needs(scores)
-      ->group(kResults);
-  AddList(command, "--weight_query_rows", options.weight_query_rows, "Weights and scores of these query rows alone",
-          kResults);
-  command.add_flag("--average_weights_over_heads", options.average_weights, "Weights as their mean over the heads")
-      ->group(kResults);
+      ->needs(scores);
+  AddListOption(command, "--weight_query_rows", options.weight_query_rows,
+                "Weights and scores of these query rows alone");
+  command.add_flag("--average_weights_over_heads", options.average_weights, "Weights as their mean over the heads");
   AddChoiceOption(command, "--output_type", options.output_type, FloatTypeChoices(),
-                  "Type of the output: that of the inputs (the default) or f32")
-      ->group(kResults);
+                  "Type of the output: that of the inputs (the default) or f32");
 }
 
 void AddMasks(CLI::App& command, InferOptions& options) {
+  command.option_defaults()->group(kMasks);
   AddChoiceOption(command, "--causal", options.causal, CausalChoices(),
-                  "Causal mask, aligned with the first query and key or with the last. Default: none")
-      ->group(kMasks);
-  AddList(command, "--key_lengths", options.key_lengths, "How many keys each batch element has; the rest is padding",
-          kMasks);
-  AddList(command, "--query_offset", options.query_offset, "Position of query 0 among the keys, per batch element",
-          kMasks);
+                  "Causal mask, aligned with the first query and key or with the last. Default: none");
+  AddListOption(command, "--key_lengths", options.key_lengths,
+                "How many keys each batch element has; the rest is padding");
+  AddListOption(command, "--query_offset", options.query_offset,
+                "Position of query 0 among the keys, per batch element");
   command.add_option("--window_left", options.window_left, "Keys seen before a query's position; -1: all")
-      ->type_name("N")
-      ->group(kMasks);
+      ->type_name("N");
   command.add_option("--window_right", options.window_right, "Keys seen after a query's position; -1: all")
-      ->type_name("N")
-      ->group(kMasks);
+      ->type_name("N");
   command
       .add_option("--mask", options.mask,
                   "npy file of bool, broadcast to [batch, query_heads, query_length, key_length]")
-      ->type_name("FILE")
-      ->group(kMasks);
+      ->type_name("FILE");
   command.add_option("--bias", options.bias, "npy file of floats added to the scores, broadcast alike")
-      ->type_name("FILE")
-      ->group(kMasks);
-  AddList(command, "--alibi_slopes", options.alibi_slopes, "ALiBi's slope of each query head", kMasks);
-  AddList(command, "--sinks", options.sinks, "One extra logit per query head in the denominator", kMasks);
+      ->type_name("FILE");
+  AddListOption(command, "--alibi_slopes", options.alibi_slopes, "ALiBi's slope of each query head");
+  AddListOption(command, "--sinks", options.sinks, "One extra logit per query head in the denominator");
 }
 
 void AddCalculation(CLI::App& command, InferOptions& options) {
-  command.add_option("--scale", options.scale, "Factor on query . key. Default: 1 / sqrt(head_dim)")
-      ->type_name("X")
-      ->group(kCalculation);
-  command.add_option("--softcap", options.softcap, "c > 0: scores become c * tanh(scores / c)")
-      ->type_name("C")
-      ->group(kCalculation);
+  command.option_defaults()->group(kCalculation);
+  command.add_option("--scale", options.scale, "Factor on query . key. Default: 1 / sqrt(head_dim)")->type_name("X");
+  command.add_option("--softcap", options.softcap, "c > 0: scores become c * tanh(scores / c)")->type_name("C");
   AddChoiceOption(command, "--compute_type", options.compute_type, {{"bf16", v1::COMPUTE_TYPE_BF16}},
-                  "Type of the matrix products. Default: as the inputs")
-      ->group(kCalculation);
-  command.add_flag("--reject_non_finite", options.reject_non_finite, "Refuse inputs with NaN or infinite elements")
-      ->group(kCalculation);
+                  "Type of the matrix products. Default: as the inputs");
+  command.add_flag("--reject_non_finite", options.reject_non_finite, "Refuse inputs with NaN or infinite elements");
   command.add_option("--priority", options.priority, "1, the largest share of the processor, to 9; 0 means 5")
-      ->type_name("N")
-      ->group(kCalculation);
-  command.add_option("--request_id", options.request_id, "Name of the request in the server's log")
-      ->type_name("TEXT")
-      ->group(kCalculation);
+      ->type_name("N");
+  command.add_option("--request_id", options.request_id, "Name of the request in the server's log")->type_name("TEXT");
 }
 
 template <typename List, typename Repeated>
@@ -149,15 +122,14 @@ void AddInferOptions(CLI::App& command, InferOptions& options) {
   AddResults(command, options);
   AddMasks(command, options);
   AddCalculation(command, options);
+  command.option_defaults()->group(kChecking);
   CLI::Option* verify =
       command.add_flag("--verify", options.verify, "Recompute rows here in double precision; fail if they differ");
-  verify->group(kChecking);
   command.add_option("--verify_rows", options.verify_rows, "How many rows --verify looks at; 0: all")
       ->needs(verify)
       ->check(AtLeast(0))
       ->capture_default_str()
-      ->type_name("N")
-      ->group(kChecking);
+      ->type_name("N");
 }
 
 v1::AttentionOptions ToAttentionOptions(const InferOptions& options) {

@@ -84,7 +84,7 @@ absl::Status RunLoad(const LoadOptions& options, const Connection& connection) {
   std::cout << LoadTable(*report) << std::flush;
   absl::Status status = WriteReports(options, *report);
   status.Update(Judge(*report));
-  if (!status.ok() && Interruption::requested()) std::cerr << FailureLine(status) << std::endl;
+  if (!status.ok() && Interruption::requested()) std::cerr << FailureLine(status) << "\n";
   Interruption::EndIfRequested();
   return status;
 }

@@ -19,8 +19,8 @@ constexpr char kReports[] = "Checking and reports";
 
 template <typename T>
 CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& number, double minimum,
-                       const std::string& description, const char* group) {
-  return command.add_option(name, number, description)->check(AtLeast(minimum))->type_name("N")->group(group);
+                       const std::string& description) {
+  return command.add_option(name, number, description)->check(AtLeast(minimum))->type_name("N");
 }
 
 CLI::Option* AddDuration(CLI::App& command, const std::string& name, bool positive,
@@ -32,7 +32,7 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& name, bool positi
         if (absl::ParseDuration(text, &parsed)) set(parsed);
       },
       description);
-  return option->type_name("DURATION")->group(kLoad)->check([positive](const std::string& text) {
+  return option->type_name("DURATION")->check([positive](const std::string& text) {
     absl::Duration parsed;
     const bool good = absl::ParseDuration(text, &parsed) && parsed != absl::InfiniteDuration() &&
                       parsed >= absl::ZeroDuration() && !(positive && parsed == absl::ZeroDuration());
@@ -41,63 +41,59 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& name, bool positi
 }
 
 void AddProblem(CLI::App& command, LoadOptions& options) {
+  command.option_defaults()->group(kProblem);
   AddListOption(command, "--lengths", options.lengths, "Sequence lengths to try, such as 128,256,512,1024,2048")
       ->required()
-      ->check(AtLeast(1))
-      ->group(kProblem);
+      ->check(AtLeast(1));
   AddNumber(command, "--query_length", options.query_length, 1,
-            "Length of the queries where it is not that of the keys: 1 is decoding", kProblem);
-  AddNumber(command, "--batch", options.batch, 1, "Batch elements in a call", kProblem)->capture_default_str();
-  AddNumber(command, "--heads", options.heads, 1, "Query heads", kProblem)->capture_default_str();
-  AddNumber(command, "--kv_heads", options.kv_heads, 1, "Heads of keys and values. Default: as --heads", kProblem);
-  AddNumber(command, "--head_dim", options.head_dim, 1, "Dimension of queries and keys", kProblem)
-      ->capture_default_str();
-  AddNumber(command, "--value_dim", options.value_dim, 1, "Dimension of values. Default: as --head_dim", kProblem);
+            "Length of the queries where it is not that of the keys: 1 is decoding");
+  AddNumber(command, "--batch", options.batch, 1, "Batch elements in a call")->capture_default_str();
+  AddNumber(command, "--heads", options.heads, 1, "Query heads")->capture_default_str();
+  AddNumber(command, "--kv_heads", options.kv_heads, 1, "Heads of keys and values. Default: as --heads");
+  AddNumber(command, "--head_dim", options.head_dim, 1, "Dimension of queries and keys")->capture_default_str();
+  AddNumber(command, "--value_dim", options.value_dim, 1, "Dimension of values. Default: as --head_dim");
   AddChoiceOption(command, "--element_type", options.element_type, FloatTypeChoices(),
-                  "Type of query, key and value. Default: f32")
-      ->group(kProblem);
-  AddChoiceOption(command, "--causal", options.causal, CausalChoices(), "Causal mask. Default: none")->group(kProblem);
-  command.add_flag("--weights", options.weights, "Ask for the attention weights as well")->group(kProblem);
-  AddNumber(command, "--seed", options.seed, 0, "The same seed gives the same inputs: normal random numbers", kProblem)
+                  "Type of query, key and value. Default: f32");
+  AddChoiceOption(command, "--causal", options.causal, CausalChoices(), "Causal mask. Default: none");
+  command.add_flag("--weights", options.weights, "Ask for the attention weights as well");
+  AddNumber(command, "--seed", options.seed, 0, "The same seed gives the same inputs: normal random numbers")
       ->capture_default_str();
 }
 
 void AddLoad(CLI::App& command, LoadOptions& options) {
-  AddNumber(command, "--connections", options.connections, 1, "Connections to the server, used in turn", kLoad)
+  command.option_defaults()->group(kLoad);
+  AddNumber(command, "--connections", options.connections, 1, "Connections to the server, used in turn")
       ->capture_default_str();
   CLI::Option* concurrency = AddNumber(command, "--concurrency", options.concurrency, 1,
-                                       "Closed loop: calls in flight, the next follows an answer. Default: 1", kLoad);
+                                       "Closed loop: calls in flight, the next follows an answer. Default: 1");
   CLI::Option* rate = command.add_option("--rate", options.rate,
                                          "Open loop: calls a second, whatever the server does; latency counts from "
                                          "when a call was due");
-  rate->check(AtLeast(1e-3))->type_name("X")->excludes(concurrency)->group(kLoad);
-  AddNumber(command, "--max_in_flight", options.max_in_flight, 1, "Open loop: calls in flight at most", kLoad)
+  rate->check(AtLeast(1e-3))->type_name("X")->excludes(concurrency);
+  AddNumber(command, "--max_in_flight", options.max_in_flight, 1, "Open loop: calls in flight at most")
       ->capture_default_str()
       ->needs(rate);
   CLI::Option* duration = AddDuration(
       command, "--duration", true, [&options](absl::Duration parsed) { options.duration = parsed; },
       "How long calls are sent, such as 10s. Default: 5s");
-  AddNumber(command, "--count", options.count, 1, "How many calls are sent, instead of a duration", kLoad)
-      ->excludes(duration);
+  AddNumber(command, "--count", options.count, 1, "How many calls are sent, instead of a duration")->excludes(duration);
   AddDuration(
       command, "--warmup,--warm_up", false, [&options](absl::Duration parsed) { options.warmup = parsed; },
       "How long calls are sent before they are measured; 0: not at all. Default: 500ms");
 }
 
 void AddReports(CLI::App& command, LoadOptions& options) {
+  command.option_defaults()->group(kReports);
   CLI::Option* verify =
       command.add_flag("--verify", options.verify,
                        "Recompute rows of an answer here in double precision, and compare the bits of "
                        "all answers; fail if they differ");
-  verify->group(kReports);
-  AddNumber(command, "--verify_rows", options.verify_rows, 0, "How many rows --verify looks at; 0: all", kReports)
+  AddNumber(command, "--verify_rows", options.verify_rows, 0, "How many rows --verify looks at; 0: all")
       ->capture_default_str()
       ->needs(verify);
-  command.add_option("--json", options.json, "Where to write all figures as JSON")->type_name("FILE")->group(kReports);
-  command.add_option("--csv", options.csv, "Where to write them as CSV")->type_name("FILE")->group(kReports);
-  command.add_option("--chart", options.chart, "Where to draw them, .svg or .png (needs gnuplot)")
-      ->type_name("FILE")
-      ->group(kReports);
+  command.add_option("--json", options.json, "Where to write all figures as JSON")->type_name("FILE");
+  command.add_option("--csv", options.csv, "Where to write them as CSV")->type_name("FILE");
+  command.add_option("--chart", options.chart, "Where to draw them, .svg or .png (needs gnuplot)")->type_name("FILE");
 }
 
 std::string Counted(int64_t count, const std::string& noun) {
