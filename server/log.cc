@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/async_logger.h"
@@ -55,6 +56,15 @@ void WriteGrpcLine(gpr_log_func_args* line) {
   const LogLevel level = std::min(FromGrpcSeverity(line->severity), grpc_level.load());
   log->Write(level, "grpc",
              {{"text", std::string(line->message)}, {"file", absl::StrCat(line->file, ":", line->line)}});
+}
+
+// What protobuf has to say comes from strangers: a line for each string that is not UTF-8. Only what it dies of
+// matters.
+void WriteProtobufLine(google::protobuf::LogLevel level, const char* file, int line, const std::string& message) {
+  Log* const log = grpc_log.load();
+  if (log == nullptr) return;
+  log->Write(level == google::protobuf::LOGLEVEL_FATAL ? LogLevel::kError : LogLevel::kDebug, "protobuf",
+             {{"text", message}, {"file", absl::StrCat(file, ":", line)}});
 }
 
 std::string JsonText(absl::string_view text) {
@@ -130,6 +140,7 @@ void Log::CaptureGrpcLines(LogLevel level) {
   grpc_level = level;
   grpc_log = this;
   gpr_set_log_function(&WriteGrpcLine);
+  google::protobuf::SetLogHandler(&WriteProtobufLine);
 }
 
 }  // namespace attend::server

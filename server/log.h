@@ -40,8 +40,8 @@ class Log {
   // Lines that were dropped because the queue was full.
   int64_t dropped_lines() const;
 
-  // gRPC's own lines go through this log from here on, at most at `level`, until the log is destroyed. gRPC knows one
-  // sink per process: the last log that asked has it.
+  // gRPC's own lines go through this log from here on, at most at `level`, and protobuf's at debug, until the log is
+  // destroyed. Each knows one sink per process: the last log that asked has it.
   void CaptureGrpcLines(LogLevel level);
 
  private:

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -80,6 +81,23 @@ TEST(LogTest, TakesGrpcLinesAtMostAtTheLevelGiven) {
   gpr_log(GPR_ERROR, "after the end of the log");
   EXPECT_THAT(GetCapturedStderr(),
               AllOf(HasSubstr("error grpc text=\"first 1\""), Not(HasSubstr("second")), Not(HasSubstr("after"))));
+}
+
+TEST(LogTest, TakesProtobufLinesAtDebug) {
+  CaptureStderr();
+  {
+    Log log(LogFormat::kText, LogLevel::kInfo);
+    log.CaptureGrpcLines(LogLevel::kError);
+    GOOGLE_LOG(ERROR) << "a string that is not UTF-8";
+  }
+  EXPECT_EQ(GetCapturedStderr(), "");
+  CaptureStderr();
+  {
+    Log log(LogFormat::kText, LogLevel::kDebug);
+    log.CaptureGrpcLines(LogLevel::kError);
+    GOOGLE_LOG(ERROR) << "a string that is not UTF-8";
+  }
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("debug protobuf text=\"a string that is not UTF-8\""));
 }
 
 }  // namespace
