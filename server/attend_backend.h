@@ -10,6 +10,7 @@
 #include "server/attend_codec.h"
 #include "server/backlog.h"
 #include "server/call_registry.h"
+#include "server/deadline_watch.h"
 #include "server/metrics.h"
 #include "server/receive_gate.h"
 #include "server/request_log.h"
@@ -29,6 +30,7 @@ struct AttendBackend {
   ReceiveGate& gate;
   Admission& admission;
   CallRegistry& calls;
+  DeadlineWatch& deadlines;
   Metrics& metrics;
   RequestLog& request_log;
 };

@@ -114,15 +114,12 @@ void AttendReactor::EnterGate() {
 
 void AttendReactor::BeginRead() {
   const absl::Duration timeout = ReceiveTimeout();
-  // The alarm keeps its callback, so that one which held this would never let it go.
-  receive_alarm_.Set(absl::ToChronoTime(absl::Now() + timeout), [weak = weak_from_this(), timeout](bool expired) {
-    const std::shared_ptr<AttendReactor> self = expired ? weak.lock() : nullptr;
-    if (self != nullptr) self->ReceiveExpired(timeout);
-  });
-  // Under the lock, because after a Finish the call may be gone: it never runs a reaction before it returns.
+  // Under the lock, because after a Finish the call may be gone: StartRead runs no reaction before it returns.
   std::lock_guard<std::mutex> lock(mutex_);
   if (stage_ != Stage::kGate) return;
   stage_ = Stage::kReceiving;
+  receive_deadline_ =
+      backend_.deadlines.Add(absl::Now() + timeout, [self = self_, timeout] { self->ReceiveExpired(timeout); });
   StartRead(&message_);
 }
 
@@ -140,7 +137,7 @@ void AttendReactor::ReceiveExpired(absl::Duration timeout) {
 }
 
 void AttendReactor::OnReadDone(bool ok) {
-  receive_alarm_.Cancel();
+  backend_.deadlines.Remove(receive_deadline_);
   last_byte_ = backend_.clock.Now();
   record_.receive = last_byte_ - headers_;
   if (!ok) {

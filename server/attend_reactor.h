@@ -14,18 +14,18 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "grpcpp/alarm.h"
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "server/attend_backend.h"
 #include "server/attend_work.h"
+#include "server/deadline_watch.h"
 #include "server/metrics.h"
 #include "server/receive_gate.h"
 #include "server/request_log.h"
 
 namespace attend::server {
 
-// Owned by itself until gRPC is done with it, and by whatever may still call it: the gate, an alarm, its work.
+// Owned by itself until gRPC is done with it, and by whatever may still call it: the gate, a timeout, its work.
 class AttendReactor final : public grpc::ServerGenericBidiReactor, public std::enable_shared_from_this<AttendReactor> {
  public:
   // The reactor of a new call; never null. `backend` outlives it, `context` is valid until OnDone.
@@ -67,7 +67,7 @@ class AttendReactor final : public grpc::ServerGenericBidiReactor, public std::e
   std::optional<int64_t> announced_bytes_;
   bool entered_ = false;  // counted in the registry of calls
   ReceiveGate::Visit visit_;
-  grpc::Alarm receive_alarm_;
+  DeadlineWatch::Id receive_deadline_;
   grpc::ByteBuffer message_;
   grpc::ByteBuffer response_;
   RequestRecord record_;

@@ -6,6 +6,7 @@ bool CallRegistry::Enter() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return false;
   ++in_flight_;
+  ++entered_;
   return true;
 }
 
@@ -27,6 +28,11 @@ bool CallRegistry::AwaitNone(absl::Duration timeout) {
 int64_t CallRegistry::in_flight() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return in_flight_;
+}
+
+int64_t CallRegistry::entered() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return entered_;
 }
 
 }  // namespace attend::server

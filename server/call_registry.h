@@ -25,11 +25,13 @@ class CallRegistry {
   bool AwaitNone(absl::Duration timeout);
 
   int64_t in_flight() const;
+  int64_t entered() const;  // since the start
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable none_left_;
   int64_t in_flight_ = 0;
+  int64_t entered_ = 0;
   bool closed_ = false;
 };
 

@@ -107,7 +107,6 @@ class EndGuard {
 
 int Run(const Settings& settings, ShutdownSignals& signals) {
   std::optional<Log> log(std::in_place, settings.log_format, settings.log_level);
-  log->Write(LogLevel::kInfo, "starting", {{"settings", DescribeSettings(settings)}});
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(settings, *log);
   if (!server.ok()) {
     log.reset();

@@ -20,6 +20,7 @@
 #include "server/attention_service.h"
 #include "server/backlog.h"
 #include "server/call_registry.h"
+#include "server/deadline_watch.h"
 #include "server/grpc_listener.h"
 #include "server/health_service.h"
 #include "server/http_server.h"
@@ -114,6 +115,7 @@ class Server::Parts {
   ReceiveGate gate_;
   Admission admission_;
   CallRegistry calls_;
+  DeadlineWatch deadlines_;
   RequestLog request_log_;
   const AttendBackend backend_;
   HealthService health_;
@@ -152,6 +154,7 @@ Server::Parts::Parts(const Settings& settings, Log& log, std::unique_ptr<Computi
                .gate = gate_,
                .admission = admission_,
                .calls = calls_,
+               .deadlines = deadlines_,
                .metrics = metrics_,
                .request_log = request_log_},
       health_(metrics_),
@@ -220,6 +223,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const Settings& settings,
   if (absl::Status status = computing->Start(settings); !status.ok()) return status;
   auto parts = std::make_unique<Parts>(settings, log, std::move(computing));
   if (absl::Status status = parts->Listen(); !status.ok()) return status;
+  log.Write(LogLevel::kInfo, "settings", {{"effective", DescribeSettings(settings)}});
+  if (settings.allow_compression) {
+    log.Write(LogLevel::kWarning, "allow_compression is on: a small message may unfold to any size in memory");
+  }
   log.Write(LogLevel::kInfo, "ready",
             {{"version", std::string(Version())},
              {"grpc", absl::StrJoin(parts->grpc_->addresses(), ",")},
@@ -236,7 +243,10 @@ void Server::Housekeep() {
   parts_->admission_.DropExpired();
   parts_->health_.SetServing(parts_->readiness_.CheckServing().ok());
   core::BufferPool& buffers = parts_->computing_->buffers;
-  if (parts_->idle_memory_.ShouldTrim(parts_->clock_.Now(), buffers.idle_bytes())) {
+  if (parts_->idle_memory_.ShouldTrim({.now = parts_->clock_.Now(),
+                                       .idle_bytes = buffers.idle_bytes(),
+                                       .calls = parts_->calls_.entered(),
+                                       .in_flight = parts_->calls_.in_flight()})) {
     buffers.Trim();
     malloc_trim(0);  // what gRPC received messages into
   }
