@@ -1,5 +1,6 @@
 #include "core/onednn_matmul.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -221,6 +222,39 @@ class WeightedSumProduct final : public OnednnProduct {
   const int value_dim_;
 };
 
+// The products last asked for, by type and dim: clients choose dims, so what is kept must not grow with what they try.
+// Jobs hold on to theirs.
+class RecentProducts {
+ public:
+  using Key = std::pair<ProductType, int>;
+
+  // The product for `key`, or null. Counts as a use.
+  std::shared_ptr<const TileProduct> Find(const Key& key) {
+    const auto found = products_.find(key);
+    if (found == products_.end()) return nullptr;
+    found->second.last_use = ++uses_;
+    return found->second.product;
+  }
+
+  void Keep(const Key& key, std::shared_ptr<const TileProduct> product) {
+    if (products_.size() == kMost) {
+      products_.erase(std::min_element(products_.begin(), products_.end(), [](const auto& a, const auto& b) {
+        return a.second.last_use < b.second.last_use;
+      }));
+    }
+    products_[key] = {.product = std::move(product), .last_use = ++uses_};
+  }
+
+ private:
+  static constexpr size_t kMost = 32;
+  struct Entry {
+    std::shared_ptr<const TileProduct> product;
+    uint64_t last_use = 0;
+  };
+  std::map<Key, Entry> products_;
+  uint64_t uses_ = 0;
+};
+
 class OnednnMatmul final : public Matmul {
  public:
   explicit OnednnMatmul(int workers) : engine_(std::make_shared<Engine>(workers)) {}
@@ -238,25 +272,25 @@ class OnednnMatmul final : public Matmul {
 
   absl::StatusOr<std::shared_ptr<const TileProduct>> Scores(ProductType type, int head_dim) override {
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<const TileProduct>& product = scores_[{type, head_dim}];
-    if (product == nullptr) {
-      const absl::StatusOr<KeyPanels> panels = FindPanels(type, head_dim);
-      if (!panels.ok()) return panels.status();
-      product = std::make_shared<ScoresProduct>(engine_, type, head_dim, *panels);
-    }
+    std::shared_ptr<const TileProduct> product = scores_.Find({type, head_dim});
+    if (product != nullptr) return product;
+    const absl::StatusOr<KeyPanels> panels = FindPanels(type, head_dim);
+    if (!panels.ok()) return panels.status();
+    product = std::make_shared<ScoresProduct>(engine_, type, head_dim, *panels);
+    scores_.Keep({type, head_dim}, product);
     return product;
   }
 
   absl::StatusOr<std::shared_ptr<const TileProduct>> WeightedSum(ProductType type, int value_dim) override {
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<const TileProduct>& product = weighted_sums_[{type, value_dim}];
-    if (product == nullptr) product = std::make_shared<WeightedSumProduct>(engine_, type, value_dim);
+    std::shared_ptr<const TileProduct> product = weighted_sums_.Find({type, value_dim});
+    if (product != nullptr) return product;
+    product = std::make_shared<WeightedSumProduct>(engine_, type, value_dim);
+    weighted_sums_.Keep({type, value_dim}, product);
     return product;
   }
 
  private:
-  using Key = std::pair<ProductType, int>;
-
   // Asks the library how it wants a whole key block to lie. Anything but the two layouts known here means plain rows,
   // which every version computes with.
   absl::StatusOr<KeyPanels> FindPanels(ProductType type, int head_dim) {
@@ -279,9 +313,9 @@ class OnednnMatmul final : public Matmul {
 
   std::shared_ptr<Engine> engine_;
   std::mutex mutex_;  // guards what follows
-  std::map<Key, KeyPanels> panels_;
-  std::map<Key, std::shared_ptr<const TileProduct>> scores_;
-  std::map<Key, std::shared_ptr<const TileProduct>> weighted_sums_;
+  std::map<std::pair<ProductType, int>, KeyPanels> panels_;
+  RecentProducts scores_;
+  RecentProducts weighted_sums_;
 };
 
 }  // namespace

@@ -192,6 +192,17 @@ TEST_F(OnednnMatmulTest, WorkersMayMakeAndRunTheSamePrimitiveAtOnce) {
   for (int worker = 1; worker < 4; ++worker) EXPECT_EQ(results[worker], results[0]);
 }
 
+TEST_F(OnednnMatmulTest, KeepsTheProductsLastAskedForAndNoMore) {
+  const auto of = [&](int dim) { return *matmul_->Scores(ProductType::kFloat32, dim); };
+  const std::weak_ptr<const TileProduct> used = of(16), unused = of(32);
+  for (int dim = 48; dim <= 1024; dim += 16) {
+    of(dim);
+    EXPECT_EQ(of(16), used.lock()) << dim;
+  }
+  EXPECT_FALSE(used.expired());
+  EXPECT_TRUE(unused.expired());
+}
+
 TEST_F(OnednnMatmulTest, ProductsOutliveTheBackEnd) {
   const auto query = Random(16 * 16, 11);
   const auto value = Random(64 * 16, 12);

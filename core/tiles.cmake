@@ -18,4 +18,6 @@ attend_add_test(packed_key_value_test SOURCES packed_key_value_test.cc DEPS atte
 attend_add_test(packing_test SOURCES packing_test.cc DEPS attend::core_tiles hwy::hwy)
 attend_add_test(softmax_test SOURCES softmax_test.cc DEPS attend::core_tiles hwy::hwy)
 attend_add_test(tile_kernels_test SOURCES tile_kernels_test.cc DEPS attend::core_tiles OpenMP::OpenMP_CXX)
+attend_add_test(tiled_attention_steps_test SOURCES tiled_attention_steps_test.cc
+  DEPS attend::core_tiles OpenMP::OpenMP_CXX)
 attend_add_test(tiled_attention_test SOURCES tiled_attention_test.cc DEPS attend::core_tiles OpenMP::OpenMP_CXX)
