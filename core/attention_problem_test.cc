@@ -188,23 +188,27 @@ int64_t CountVisibleKeys(const AttentionProblem& problem, int64_t b, int64_t i) 
   return visible;
 }
 
+void ExpectWorkByTheDefinition(const AttentionProblem& problem) {
+  int64_t pairs = 0;
+  for (int64_t b = 0; b < problem.shape().batch; ++b) {
+    for (int64_t i = 0; i < problem.shape().query_length; ++i) {
+      ASSERT_EQ(problem.VisibleKeyEnd(b, i), CountVisibleKeys(problem, b, i)) << b << " " << i;
+      pairs += problem.VisibleKeyEnd(b, i);
+    }
+  }
+  ASSERT_EQ(problem.MultiplyAdds(), pairs * 6 * (4 + 9));
+}
+
 TEST(AttentionProblemTest, VisibleKeysAndWorkFollowTheDefinition) {
   for (const CausalAlignment causal :
        {CausalAlignment::kNone, CausalAlignment::kTopLeft, CausalAlignment::kBottomRight}) {
     for (int64_t query_length = 0; query_length <= 6; ++query_length) {
       for (int64_t keys = 0; keys <= 6; ++keys) {
-        AttentionShape shape = SmallShape();
-        shape.query_length = query_length;
+        SCOPED_TRACE(::testing::Message() << query_length << " queries, " << keys << " keys");
+        const AttentionShape shape = With(&AttentionShape::query_length, query_length);
         const AttentionProblem problem = MustCreate(shape, {.causal = causal, .key_lengths = {keys, 7}});
         EXPECT_EQ(problem.QueryOffset(0), causal == CausalAlignment::kBottomRight ? keys - query_length : 0);
-        int64_t pairs = 0;
-        for (int64_t b = 0; b < 2; ++b) {
-          for (int64_t i = 0; i < query_length; ++i) {
-            ASSERT_EQ(problem.VisibleKeyEnd(b, i), CountVisibleKeys(problem, b, i)) << keys << " " << b << " " << i;
-            pairs += problem.VisibleKeyEnd(b, i);
-          }
-        }
-        ASSERT_EQ(problem.MultiplyAdds(), pairs * 6 * (4 + 9)) << query_length << " " << keys;
+        ExpectWorkByTheDefinition(problem);
       }
     }
   }

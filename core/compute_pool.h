@@ -68,9 +68,10 @@ class ComputePool {
   // there any more is ignored.
   void Cancel(JobId id);
 
-  // Runs `task` on a worker before any further tile: for short work (splitting and encoding messages, at most about a
-  // millisecond) that must leave its caller's thread. Tasks run in order of posting, several at a time. Tasks still
-  // waiting when the pool ends are run by the destructor.
+  // Runs `task` on a worker before further tiles: for short work (splitting and encoding messages, at most about a
+  // millisecond) that must leave its caller's thread. Tasks run in order of posting, several at a time; a worker that
+  // ran eight in a row runs a tile, so that tasks never starve tiles. Tasks still waiting when the pool ends are run
+  // before the destructor returns.
   void Post(std::function<void()> task);
 
   int workers() const;

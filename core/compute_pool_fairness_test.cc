@@ -90,30 +90,56 @@ struct Plan {
 class ComputePoolFairnessTest : public ::testing::TestWithParam<int> {
  protected:
   ComputePoolFairnessTest() : pool_(*ComputePool::Create({.workers = GetParam()})) {}
-  ~ComputePoolFairnessTest() override {
+  void TearDown() override {
     turnstile_.Open();
     pool_.reset();
   }
 
   // Its tiles stop at the turnstile.
   int Submit(const Plan& plan) {
-    const int job = static_cast<int>(done_.size());
-    done_.push_back(false);
-    ids_.push_back(pool_->Submit({.source = std::make_unique<ScriptedSource>(ScriptedSource::Script{
-                                      .tiles = plan.tiles,
-                                      .tile_work = plan.tile_work,
-                                      .on_tile = [this, job](int worker) { turnstile_.Pass(worker, job); }}),
-                                  .priority = plan.priority,
-                                  .done = [this, job](const absl::Status&, const JobTimings&) {
-                                    const std::lock_guard lock(done_mutex_);
-                                    done_[static_cast<size_t>(job)] = true;
-                                  }}));
+    const int job = AddToDone();
+    pool_->Submit({.source = std::make_unique<ScriptedSource>(
+                       ScriptedSource::Script{.tiles = plan.tiles,
+                                              .tile_work = plan.tile_work,
+                                              .on_tile = [this, job](int worker) { turnstile_.Pass(worker, job); }}),
+                   .priority = plan.priority,
+                   .done = [this, job](const absl::Status&, const JobTimings&) {
+                     const std::lock_guard lock(done_mutex_);
+                     done_[static_cast<size_t>(job)] = true;
+                   }});
     return job;
+  }
+
+  int AddToDone() {
+    const std::lock_guard lock(done_mutex_);
+    done_.push_back(false);
+    return static_cast<int>(done_.size()) - 1;
   }
 
   bool Done(int job) {
     const std::lock_guard lock(done_mutex_);
     return done_[static_cast<size_t>(job)];
+  }
+
+  Plan RandomPlan(int64_t tiles) {
+    return {.tiles = tiles, .tile_work = Uniform(1, 1'000'000), .priority = static_cast<int>(Uniform(1, 9))};
+  }
+
+  // The tiles that each worker has started of jobs other than `job`.
+  std::vector<int64_t> ForeignTiles(int job) const {
+    std::vector<int64_t> tiles;
+    for (int worker = 0; worker < GetParam(); ++worker) tiles.push_back(turnstile_.ForeignTiles(worker, job));
+    return tiles;
+  }
+
+  // Advances until `job` starts its tile (how long that one takes is the test's choice). Until then each worker starts
+  // at most `limit` foreign tiles more than `before`.
+  void ExpectStartWithin(int job, const std::vector<int64_t>& before, int64_t limit) {
+    while (turnstile_.Tiles(job) == 0) {
+      const std::vector<int64_t> now = ForeignTiles(job);
+      for (size_t worker = 0; worker < now.size(); ++worker) ASSERT_LE(now[worker] - before[worker], limit);
+      Advance();
+    }
   }
 
   // Lets a random worker end its tile, and waits until it is in the next one.
@@ -129,41 +155,30 @@ class ComputePoolFairnessTest : public ::testing::TestWithParam<int> {
   Turnstile turnstile_;
   std::mutex done_mutex_;
   std::vector<bool> done_;
-  std::vector<ComputePool::JobId> ids_;
   std::unique_ptr<ComputePool> pool_;  // last: its jobs use the rest
 };
 
 INSTANTIATE_TEST_SUITE_P(Workers, ComputePoolFairnessTest, ::testing::Values(1, 2, 4));
 
-// At random moments a job of one tile comes beside 1 to 6 endless ones of differing tile sizes and priorities.
+// At random moments jobs of one tile come beside 1 to 6 endless ones of differing tile sizes and priorities.
 TEST_P(ComputePoolFairnessTest, AJobOfOneTileWaitsForFewForeignTiles) {
   SCOPED_TRACE(::testing::Message() << "seed " << seed_);
-  const int others = static_cast<int>(Uniform(1, 6));
-  for (int i = 0; i < others; ++i) {
-    Submit({.tile_work = Uniform(1, 1'000'000), .priority = static_cast<int>(Uniform(1, 9))});
-  }
+  const int64_t others = Uniform(1, 6);
+  for (int64_t i = 0; i < others; ++i) Submit(RandomPlan(kEndless));
   turnstile_.WaitFor(static_cast<size_t>(GetParam()));
   for (int round = 0; round < 60; ++round) {
     for (int64_t i = Uniform(0, 40); i > 0; --i) Advance();
     const int64_t small_jobs = Uniform(1, 3);
-    std::vector<std::pair<int, std::vector<int64_t>>> before;  // each job, and foreign tiles by worker when it came
+    std::vector<int> jobs;
+    std::vector<std::vector<int64_t>> before;  // foreign tiles of each worker when the job came
     for (int64_t i = 0; i < small_jobs; ++i) {
-      const int job =
-          Submit({.tiles = 1, .tile_work = Uniform(1, 1'000'000), .priority = static_cast<int>(Uniform(1, 9))});
-      before.push_back({job, {}});
-      for (int w = 0; w < GetParam(); ++w) before.back().second.push_back(turnstile_.ForeignTiles(w, job));
+      jobs.push_back(Submit(RandomPlan(1)));
+      before.push_back(ForeignTiles(jobs.back()));
     }
-    const int64_t limit = 2 + others + small_jobs;
-    // Until its tile starts: how long that one takes is the test's choice.
-    for (const auto& [job, tiles_before] : before) {
-      while (turnstile_.Tiles(job) == 0) {
-        for (int w = 0; w < GetParam(); ++w) {
-          ASSERT_LE(turnstile_.ForeignTiles(w, job) - tiles_before[static_cast<size_t>(w)], limit);
-        }
-        Advance();
-      }
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      ASSERT_NO_FATAL_FAILURE(ExpectStartWithin(jobs[i], before[i], 2 + others + small_jobs));
     }
-    for (const auto& [job, tiles_before] : before) {
+    for (const int job : jobs) {
       while (!Done(job)) Advance();
     }
   }

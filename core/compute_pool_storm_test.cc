@@ -70,7 +70,7 @@ class ComputePoolStormTest : public ::testing::TestWithParam<int> {
     std::mt19937_64 random(seed_ + static_cast<uint64_t>(thread));
     std::vector<std::pair<ComputePool::JobId, Fate*>> recent;
     for (int i = 0; i < kJobsPerThread; ++i) {
-      Fate& fate = fates_[static_cast<size_t>(thread * kJobsPerThread + i)];
+      Fate& fate = fates_[static_cast<size_t>(thread) * kJobsPerThread + static_cast<size_t>(i)];
       recent.emplace_back(pool.Submit(MakeJob(fate, random)), &fate);
       if (random() % 4 == 0) {
         const auto& [id, victim] = recent[random() % recent.size()];

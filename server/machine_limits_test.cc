@@ -21,7 +21,7 @@ class MachineLimitsTest : public ::testing::Test {
     root_ = mkdtemp(name.data());
     Write("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree:         1234 kB\n");
   }
-  ~MachineLimitsTest() override { std::filesystem::remove_all(root_); }
+  void TearDown() override { std::filesystem::remove_all(root_); }
 
   void Write(const std::string& path, const std::string& text) {
     const std::filesystem::path full = root_ + path;
