@@ -114,6 +114,7 @@ absl::Status InferOptions::Validate() const {
   if (verify && (some_weights || !scores.empty())) {
     return UsageError("--verify excludes --scores, --weight_query_rows and --average_weights_over_heads");
   }
+  if (verify && layout == v1::LAYOUT_THD) return UsageError("--verify excludes --layout thd");
   return absl::OkStatus();
 }
 

@@ -54,6 +54,7 @@ absl::Status Judge(const LoadReport& report) {
     if (length.verification->passed() && length.differing_answers == 0) continue;
     return absl::DataLossError(absl::StrCat("wrong answers at length ", length.key_length));
   }
+  if (!report.failure.ok()) return report.failure;
   for (const LengthFigures& length : report.lengths) {
     if (length.ok > 0 || length.messages.empty()) continue;
     const auto& [code, message] = *length.messages.begin();
@@ -81,7 +82,7 @@ absl::Status RunLoad(const LoadOptions& options, const Connection& connection) {
   LoadProgress progress(std::cerr, isatty(STDERR_FILENO) != 0);
   const auto report = LoadRun(options, clients, call, Interruption::requested, progress).Run();
   if (!report.ok()) return report.status();
-  std::cout << LoadTable(*report) << std::flush;
+  if (!report->lengths.empty() || report->failure.ok()) std::cout << LoadTable(*report) << std::flush;
   absl::Status status = WriteReports(options, *report);
   status.Update(Judge(*report));
   if (!status.ok() && Interruption::requested()) std::cerr << FailureLine(status) << "\n";
@@ -96,6 +97,10 @@ void AddLoadCommand(Commands& commands) {
   CLI::App& command = commands.Add("load", "Measures throughput and latency by sequence length",
                                    [options](const Connection& connection) { return RunLoad(*options, connection); });
   AddLoadOptions(command, *options);
+  command.footer(
+      "Ctrl-C reports what was measured and ends with exit code 130. Exit code 1: no\n"
+      "server, a length without a good answer, a wrong answer, or a report that could\n"
+      "not be written.\n");
 }
 
 }  // namespace attend::client

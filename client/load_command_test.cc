@@ -156,6 +156,13 @@ TEST_F(LoadCommandTest, WrongAnswersAreFoundOut) {
   EXPECT_THAT(output_, HasSubstr("1 of 10 answers have other bits than the first"));
 }
 
+TEST_F(LoadCommandTest, WhatWasMeasuredBeforeAFailureIsReported) {
+  EXPECT_EQ(Run("load --lengths 4,999999999999999999 --heads 2 --head_dim 4 --count 3 --json " + Path("load.json")), 1);
+  EXPECT_THAT(errors_, HasSubstr("overflows 64 bits"));
+  ASSERT_EQ(Json()["lengths"].size(), 1u);
+  EXPECT_EQ(Json()["lengths"][0]["ok"], 3);
+}
+
 TEST_F(LoadCommandTest, NoServerIsOneLine) {
   server_.reset();
   EXPECT_EQ(Run(std::string(kSmall) + "--count 2"), 1);

@@ -78,7 +78,7 @@ void AddLoad(CLI::App& command, LoadOptions& options) {
       "How long calls are sent, such as 10s. Default: 5s");
   AddNumber(command, "--count", options.count, 1, "How many calls are sent, instead of a duration")->excludes(duration);
   AddDuration(
-      command, "--warmup,--warm_up", false, [&options](absl::Duration parsed) { options.warmup = parsed; },
+      command, "--warmup", false, [&options](absl::Duration parsed) { options.warmup = parsed; },
       "How long calls are sent before they are measured; 0: not at all. Default: 500ms");
 }
 

@@ -51,6 +51,7 @@ struct LoadReport {
   uint64_t seed = 0;
   std::vector<LengthFigures> lengths;
   bool interrupted = false;
+  absl::Status failure = absl::OkStatus();  // why further lengths could not be tried
 };
 
 // Derives the figures of one length from what a loop saw.

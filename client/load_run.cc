@@ -112,7 +112,10 @@ absl::StatusOr<LoadReport> LoadRun::Run() {
   for (size_t i = 0; i < options_.lengths.size() && !report.interrupted; ++i) {
     progress_.StartLength(options_.lengths[i], i + 1, options_.lengths.size());
     auto figures = MeasureLength(options_.lengths[i], report.interrupted);
-    if (!figures.ok()) return figures.status();
+    if (!figures.ok()) {
+      report.failure = figures.status();
+      break;
+    }
     if (report.interrupted && figures->ok + figures->failed == 0) break;
     report.lengths.push_back(*std::move(figures));
     if (NoServer(report.lengths.back())) break;

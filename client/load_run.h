@@ -23,9 +23,9 @@ class LoadRun {
   LoadRun(const LoadOptions& options, const std::vector<std::unique_ptr<Client>>& clients, const CallOptions& call,
           std::function<bool()> interrupted, LoadProgress& progress);
 
-  // Measures the lengths in turn, until all are done, the run is interrupted, or no call of a length finds a server.
-  // The report says what was measured up to then. UNAVAILABLE and the like if the server does not tell what it is,
-  // RESOURCE_EXHAUSTED if inputs take too much memory.
+  // Measures the lengths in turn, until all are done, the run is interrupted, no call of a length finds a server, or
+  // one cannot be tried (the report's `failure`: RESOURCE_EXHAUSTED if inputs take too much memory). The report says
+  // what was measured up to then. UNAVAILABLE and the like if the server does not tell what it is.
   absl::StatusOr<LoadReport> Run();
 
  private:
