@@ -23,6 +23,7 @@ namespace attend::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr int64_t kMaxMessageBytes = int64_t{1} << 20;
 constexpr char kAttend[] = "/attend.v1.AttentionService/Attend";
@@ -151,6 +152,13 @@ struct BadRequestCase {
 
 std::ostream& operator<<(std::ostream& out, const BadRequestCase& test) { return out << test.name; }
 
+using attend::v1::AttendRequest;
+
+constexpr grpc::StatusCode kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
+constexpr grpc::StatusCode kUnimplemented = grpc::StatusCode::UNIMPLEMENTED;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
 class BadFieldTest : public BadRequestTest, public ::testing::WithParamInterface<BadRequestCase> {};
 
 TEST_P(BadFieldTest, IsRefusedByName) {
@@ -162,19 +170,15 @@ TEST_P(BadFieldTest, IsRefusedByName) {
   const Details details = ReadDetails(status);
   EXPECT_EQ(details.field, test.field) << status.error_message();
   EXPECT_EQ(details.reason, test.reason) << status.error_message();
-  EXPECT_EQ(details.value, test.value) << status.error_message();
+  EXPECT_THAT(details.value, StartsWith(test.value)) << status.error_message();
   EXPECT_THAT(details.limit, HasSubstr(test.limit)) << status.error_message();
-  EXPECT_THAT(status.error_message(), HasSubstr(test.field));
+  // An unknown field has no name but its message's and its number.
+  if (test.code == kInvalid) {
+    EXPECT_THAT(status.error_message(), HasSubstr(test.field));
+  }
   EXPECT_THAT(status.error_message(), HasSubstr(test.value));
   EXPECT_LE(status.error_details().size(), 2048U);
 }
-
-using attend::v1::AttendRequest;
-
-constexpr grpc::StatusCode kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
-constexpr grpc::StatusCode kUnimplemented = grpc::StatusCode::UNIMPLEMENTED;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 void AddUnknown(google::protobuf::Message& message, int number) {
   message.GetReflection()->MutableUnknownFields(&message)->AddVarint(number, 7);
@@ -218,7 +222,7 @@ INSTANTIATE_TEST_SUITE_P(
                            tensor->set_shape(0, int64_t{1} << 61);
                          }
                        },
-                       kInvalid, "query", "SIZE_OVERFLOW", "[2305843009213693952, 4, 3, 8]", "2^63 - 1"},
+                       kInvalid, "query.shape", "SIZE_OVERFLOW", "[2305843009213693952, 4, 3, 8]", "2^63 - 1"},
         BadRequestCase{"OneByteMissing", [](AttendRequest& r) { r.mutable_key()->mutable_data()->pop_back(); },
                        kInvalid, "key.data", "BYTE_COUNT_MISMATCH", "639", "640"},
         BadRequestCase{"OneByteMore", [](AttendRequest& r) { r.mutable_value()->mutable_data()->push_back('x'); },
@@ -238,7 +242,7 @@ INSTANTIATE_TEST_SUITE_P(
                          Fill(*r.mutable_value(), {2, 2, 4, 6});
                        },
                        kInvalid, "value.shape[2]", "SHAPE_MISMATCH", "4", "5"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     TypesAndOptions, BadFieldTest,
@@ -281,14 +285,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadRequestCase{"Priority", [](AttendRequest& r) { r.set_priority(10); }, kInvalid, "priority",
                        "PRIORITY_OUT_OF_RANGE", "10", "[0, 9]"},
         BadRequestCase{"RequestIdTooLong", [](AttendRequest& r) { r.set_request_id(std::string(129, 'x')); }, kInvalid,
-                       "request_id", "REQUEST_ID_TOO_LONG", "129", "128"},
+                       "request_id", "REQUEST_ID_TOO_LONG", "129 bytes", "128"},
         BadRequestCase{"UnknownFieldAtTop", [](AttendRequest& r) { AddUnknown(r, 4000); }, kUnimplemented, "4000",
                        "UNKNOWN_FIELD", "4000", ""},
         BadRequestCase{"UnknownFieldInTensor", [](AttendRequest& r) { AddUnknown(*r.mutable_key(), 99); },
                        kUnimplemented, "key.99", "UNKNOWN_FIELD", "99", ""},
         BadRequestCase{"UnknownFieldInOptions", [](AttendRequest& r) { AddUnknown(*r.mutable_options(), 300); },
                        kUnimplemented, "options.300", "UNKNOWN_FIELD", "300", ""}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST_F(BadRequestTest, AnEmptyMessage) {
   const grpc::Status status = Call(stub(), kAttend, "");

@@ -70,6 +70,13 @@ class HostileSenderTest : public ServerTest {
   int64_t resident_before_ = 0;
 };
 
+// A connection of its own: the server closes idle ones while memory is short.
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
 // One slice over and over: a message of any size from little memory.
 grpc::ByteBuffer Zeros(int64_t bytes) {
   const grpc::Slice block(std::string(16 * kMiB, '\0'));
@@ -78,7 +85,7 @@ grpc::ByteBuffer Zeros(int64_t bytes) {
 }
 
 TEST_F(HostileSenderTest, AMessageOfOneGibibyte) {
-  grpc::GenericStub stub(grpc::CreateChannel(server().grpc_address(), grpc::InsecureChannelCredentials()));
+  grpc::GenericStub stub(NewChannel(server().grpc_address()));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
   grpc::CompletionQueue queue;
@@ -104,7 +111,7 @@ TEST_F(HostileSenderTest, AnAnnouncedMessageOfOneGibibyteIsRefusedAtItsHeaders) 
 }
 
 TEST_F(HostileSenderTest, GzipThatUnfoldsToOneGibibyte) {
-  grpc::GenericStub stub(grpc::CreateChannel(server().grpc_address(), grpc::InsecureChannelCredentials()));
+  grpc::GenericStub stub(NewChannel(server().grpc_address()));
   grpc::ClientContext context;
   context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120));
@@ -183,11 +190,8 @@ TEST_F(HostileSenderTest, ClientsThatVanishWhileComputing) {
   for (int i = 0; i < 3; ++i) {
     auto vanishing = client::Client::Create({.target = server().grpc_address()});
     ASSERT_TRUE(vanishing.ok()) << vanishing.status();
-    const double before = server().Metric("attend_compute_busy_seconds_total").value_or(0);
     (*vanishing)->AttendAsync(request, {.timeout = absl::Seconds(60)}, [](const auto&) {});
-    EXPECT_TRUE(server().WaitForMetric("attend_memory_reserved_bytes", [](double bytes) { return bytes > 0; }).ok());
-    EXPECT_TRUE(
-        server().WaitForMetric("attend_compute_busy_seconds_total", [&](double busy) { return busy > before; }).ok());
+    EXPECT_TRUE(server().WaitForMetric("attend_oldest_job_age_seconds", [](double age) { return age > 0; }).ok());
     vanishing->reset();
   }
   EXPECT_TRUE(server()
