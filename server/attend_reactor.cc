@@ -51,7 +51,9 @@ std::optional<RejectReason> RejectionOf(const AttendWork::Outcome& outcome) {
   if (SuggestedRetryDelay(outcome.status)) return RejectReason::kQueueFull;
   if (absl::IsDeadlineExceeded(outcome.status) && outcome.stage == CallStage::kQueued) return RejectReason::kDeadline;
   const std::optional<core::Violation> violation = core::GetViolation(outcome.status);
-  if (violation && violation->reason == "MEMORY_BUDGET_EXCEEDED") return RejectReason::kNeverAdmissible;
+  if (violation && (violation->reason == "MEMORY_BUDGET_EXCEEDED" || violation->reason == "RESPONSE_TOO_LARGE")) {
+    return RejectReason::kNeverAdmissible;
+  }
   return std::nullopt;
 }
 

@@ -121,6 +121,7 @@ class Server::Parts {
   HealthService health_;
   AttentionService attention_;
   GenericService generic_;
+  std::string address_;  // the main one of those that gRPC listens on
   SocketAddress main_address_;
   Readiness readiness_;
   IdleMemory idle_memory_{kIdlePatience};
@@ -204,11 +205,11 @@ absl::Status Server::Parts::Listen() {
   log_.CaptureGrpcLines(LogLevel::kError);
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
-  const std::string address = MainAddress(grpc_->addresses());
-  main_address_ = ParseSocketAddress(address);
+  address_ = MainAddress(grpc_->addresses());
+  main_address_ = ParseSocketAddress(address_);
   if (!settings_.ready_file.empty()) {
     absl::StatusOr<std::unique_ptr<ReadyFile>> file = ReadyFile::Create(
-        settings_.ready_file, {.grpc_address = address, .http_address = http_->address(), .process_id = getpid()});
+        settings_.ready_file, {.grpc_address = address_, .http_address = http_->address(), .process_id = getpid()});
     if (!file.ok()) return file.status();
     ready_file_ = *std::move(file);
   }
@@ -238,6 +239,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const Settings& settings,
 
 Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Server::~Server() = default;
+
+const std::string& Server::grpc_address() const { return parts_->address_; }
+const std::string& Server::http_address() const { return parts_->http_->address(); }
 
 void Server::Housekeep() {
   parts_->admission_.DropExpired();

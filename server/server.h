@@ -26,6 +26,10 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  // Where it listens, with the ports that port 0 became: the first TCP address of each, as in the ready file.
+  const std::string& grpc_address() const;
+  const std::string& http_address() const;
+
   // What must be done about once a second: drops requests that wait beyond their deadline, tells health when the
   // machine is stuck, gives idle memory back.
   void Housekeep();
