@@ -27,7 +27,7 @@ class HelpFormatter final : public CLI::Formatter {
 
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
     std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
-    if (app->get_parent() != nullptr) {
+    if (app->get_parent() != nullptr && app->get_fallthrough()) {
       const auto shared = app->get_parent()->get_options(
           [](const CLI::Option* option) { return option->get_group() == kConnectionGroup; });
       absl::StrAppend(&help, make_group(kConnectionGroup, false, shared).substr(1));
@@ -132,6 +132,14 @@ CLI::App& Commands::Add(const std::string& name, const std::string& description,
   CLI::App* command = app_.add_subcommand(name, description);
   command->fallthrough();
   command->callback([this, run = std::move(run)] { chosen_ = [this, run] { return run(connection_); }; });
+  return *command;
+}
+
+CLI::App& Commands::AddLocal(const std::string& name, const std::string& description,
+                             std::function<absl::Status()> run) {
+  CLI::App* command = app_.add_subcommand(name, description);
+  command->fallthrough(false);  // options of the frame are unknown to it
+  command->callback([this, run = std::move(run)] { chosen_ = run; });
   return *command;
 }
 

@@ -55,6 +55,9 @@ class Commands {
   // --address and --timeout are there already.
   CLI::App& Add(const std::string& name, const std::string& description, Action run);
 
+  // The same for a command that needs no server: it has no --address and --timeout.
+  CLI::App& AddLocal(const std::string& name, const std::string& description, std::function<absl::Status()> run);
+
   // Parses and runs. Returns the exit code: 0, 1 for a failure, 2 for a bad command line.
   int Run(int argc, const char* const* argv);
 

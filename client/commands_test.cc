@@ -27,6 +27,10 @@ class CommandsTest : public ::testing::Test {
       connection_ = connection;
       return status_;
     });
+    commands_.AddLocal("count", "Needs no server", [this] {
+      ++local_runs_;
+      return absl::OkStatus();
+    });
     AddDurationOption(command, "--pause", pause_, "How long");
   }
 
@@ -44,6 +48,7 @@ class CommandsTest : public ::testing::Test {
   Commands commands_;
   absl::Status status_;
   absl::Duration pause_ = absl::Seconds(1);
+  int local_runs_ = 0;
   std::optional<Connection> connection_;  // what the command got
   std::string output_;
   std::string errors_;
@@ -73,6 +78,16 @@ TEST_F(CommandsTest, TakesTheAddressFromTheEnvironmentUnlessGiven) {
   EXPECT_EQ(Run({"try", "--address", "c:3"}), 0);
   EXPECT_EQ(connection_->address, "c:3");
   unsetenv("ATTEND_ADDRESS");
+}
+
+TEST_F(CommandsTest, ALocalCommandHasNoConnection) {
+  EXPECT_EQ(Run({"count"}), 0);
+  EXPECT_EQ(local_runs_, 1);
+  EXPECT_EQ(Run({"count", "--address", "a:1"}), 2);
+  EXPECT_EQ(Run({"count", "--timeout=1s"}), 2);
+  EXPECT_EQ(local_runs_, 1);
+  EXPECT_EQ(Run({"count", "--help"}), 0);
+  EXPECT_THAT(output_, testing::Not(HasSubstr("--address")));
 }
 
 TEST_F(CommandsTest, ABadCommandLineIsOneLineAndExitCode2) {

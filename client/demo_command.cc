@@ -97,7 +97,7 @@ absl::Status RunDemo(const Connection& connection) {
   const absl::StatusOr<WorkedAnswer> answer = Compare(steps, *result);
   if (!answer.ok()) return answer.status();
   std::cout << WeightsAndOutput(example, *answer)
-            << absl::StrFormat("\nThe weights sum to %.4f. Service and steps agree: they differ by at most %.0e.\n",
+            << absl::StrFormat("\nThe weights sum to %.4f. Service and steps agree to within %.0e.\n",
                                answer->weight_sum, answer->largest_difference);
   return absl::OkStatus();
 }

@@ -43,8 +43,8 @@ absl::Status RunGenerate(const GenerateOptions& options) {
 
 void AddGenerateCommand(Commands& commands) {
   auto options = std::make_shared<GenerateOptions>();  // shared: filled while parsing, read when run
-  CLI::App& command = commands.Add("generate", "Writes an npy file of normal random numbers, made from a seed",
-                                   [options](const Connection&) { return RunGenerate(*options); });
+  CLI::App& command = commands.AddLocal("generate", "Writes an npy file of normal random numbers, made from a seed",
+                                        [options] { return RunGenerate(*options); });
   command.add_option("--output", options->output, "Where to write the file")->required()->type_name("FILE");
   AddListOption(command, "--shape", options->shape, "Lengths of the axes, such as 1,8,512,64")
       ->required()

@@ -4,9 +4,11 @@
 // still the last one, and calls it at once if Cancel came first.
 #include "client/retried_call.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -16,10 +18,20 @@ namespace {
 // gRPC counts deadlines in whole milliseconds: its own may come this much before ours.
 constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(5);
 
+// True for what gRPC puts before a reason: a status word ("UNKNOWN") or an address ("ipv4:127.0.0.1:8001").
+bool IsPreamble(absl::string_view text) {
+  const bool word = std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isupper(c) || c == '_'; });
+  return word || absl::StartsWith(text, "ipv4:") || absl::StartsWith(text, "ipv6:") || absl::StartsWith(text, "unix:");
+}
+
 // gRPC says at length what could not be reached; the last cause is what helps.
 std::string ConnectionReason(absl::string_view message) {
-  for (const absl::string_view prefix : {"last error: ", "UNKNOWN: ", "Failed to connect to remote host: "}) {
+  for (const absl::string_view prefix : {"last error: ", "Failed to connect to remote host: "}) {
     if (const size_t found = message.find(prefix); found != message.npos) message.remove_prefix(found + prefix.size());
+  }
+  for (size_t end = message.find(": "); end != message.npos; end = message.find(": ")) {
+    if (!IsPreamble(message.substr(0, end))) break;
+    message.remove_prefix(end + 2);
   }
   if (absl::StartsWith(message, "DNS resolution failed")) {
     return absl::StrCat("DNS resolution failed: ", message.substr(message.rfind(": ") + 2));

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "client/fake_stub.h"
 #include "client/fake_timers.h"
@@ -162,14 +163,26 @@ TEST_F(RetriedCallTest, CancelAfterTheEndChangesNothing) {
   EXPECT_TRUE(outcome_->last.status.ok());
 }
 
-TEST_F(RetriedCallTest, FailFastGivesUpWhereNoServerIs) {
-  StartCall({.timeout = absl::Seconds(10), .fail_fast = true});
+TEST_F(RetriedCallTest, FailFastGivesUpWhereNoServerIsAndSaysWhy) {
+  const std::pair<const char*, const char*> messages_and_reasons[] = {
+      {"failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: "
+       "Connection refused",
+       "Connection refused"},
+      {"failed to connect to all addresses; last error: UNKNOWN: unix:/none: No such file or directory",
+       "No such file or directory"},
+      {"UNAVAILABLE: ipv4:127.0.0.1:1: recvmsg:Connection reset by peer", "recvmsg:Connection reset by peer"},
+      {"DNS resolution failed for none:1: C-ares status is not ARES_SUCCESS name=none: Domain name not found",
+       "DNS resolution failed: Domain name not found"},
+      {"something new", "something new"},
+      {"", ""}};
   stub().set_connectivity(Connectivity::kUnreachable);
-  Fail(
-      absl::UnavailableError("failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to "
-                             "connect to remote host: Connection refused"));
-  ASSERT_TRUE(outcome_.has_value());
-  EXPECT_EQ(outcome_->last.status, absl::UnavailableError("no server at host:1: Connection refused"));
+  for (const auto& [message, reason] : messages_and_reasons) {
+    outcome_.reset();
+    StartCall({.timeout = absl::Seconds(10), .fail_fast = true});
+    Fail(absl::UnavailableError(message));
+    ASSERT_TRUE(outcome_.has_value());
+    EXPECT_EQ(outcome_->last.status, absl::UnavailableError(std::string("no server at host:1: ") + reason));
+  }
 }
 
 TEST_F(RetriedCallTest, FailFastStillRepeatsWhatAServerBrokeOff) {
