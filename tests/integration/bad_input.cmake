@@ -5,3 +5,6 @@ attend_add_integration_test(bad_request_test
 attend_add_integration_test(hostile_sender_test
   SOURCES hostile_sender_test.cc
   DEPS attend::client attend::server_process gRPC::grpc++)
+if(ATTEND_SANITIZERS)
+  target_compile_definitions(hostile_sender_test PRIVATE ATTEND_SANITIZED)
+endif()

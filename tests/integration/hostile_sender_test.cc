@@ -24,6 +24,12 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kAllowedGrowth = 384 * kMiB;  // of resident memory, for a receive_budget of 256 MiB
+// Sanitizers keep what is freed, to find who uses it: their resident memory says nothing.
+#ifdef ATTEND_SANITIZED
+constexpr bool kMeasuresMemory = false;
+#else
+constexpr bool kMeasuresMemory = true;
+#endif
 constexpr char kAttend[] = "/attend.v1.AttentionService/Attend";
 constexpr uint32_t kEnhanceYourCalm = 11;
 
@@ -41,7 +47,9 @@ class HostileSenderTest : public ServerTest {
 
   void TearDown() override {
     if (good_output_.empty()) return;
-    EXPECT_LE(server().process().PeakResidentBytes() - resident_before_, kAllowedGrowth);
+    if (kMeasuresMemory) {
+      EXPECT_LE(server().process().PeakResidentBytes() - resident_before_, kAllowedGrowth);
+    }
     EXPECT_EQ(GoodOutput(), good_output_);
     const auto zero = [](double value) { return value == 0; };
     for (const char* name : {"attend_memory_reserved_bytes", "attend_receiving_bytes", "attend_in_flight_requests",
