@@ -101,7 +101,7 @@ TensorView RoundTensor(v1::DataType type, std::vector<int64_t> shape, std::span<
     RoundInto<RoundToBFloat16>(elements, data.get());
   } else if (type == v1::DATA_TYPE_FLOAT16) {
     RoundInto<RoundToFloat16>(elements, data.get());
-  } else {
+  } else if (bytes > 0) {
     std::memcpy(data.get(), elements.data(), bytes);
   }
   const std::span<const std::byte> view(data.get(), bytes);

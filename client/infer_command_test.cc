@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -49,7 +50,7 @@ class InferCommandTest : public ::testing::Test {
       const bool file = absl::StrContains(word, ".npy") && word[0] != '/';
       words.push_back(file ? Path(std::string(word)) : std::string(word));
     }
-    words.insert(words.end(), {"--address", server_->address()});
+    setenv("ATTEND_ADDRESS", server_->address().c_str(), 1);
     std::vector<const char*> arguments;
     for (const std::string& word : words) arguments.push_back(word.c_str());
     Commands commands;

@@ -5,10 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -53,7 +54,8 @@ TEST_F(NpyFileTest, RoundTrip) {
   EXPECT_EQ(array->type, NpyType::kFloat32);
   EXPECT_EQ(array->shape, (std::vector<int64_t>{2, 3}));
   ASSERT_EQ(array->bytes, static_cast<int64_t>(sizeof(elements)));
-  EXPECT_EQ(std::memcmp(array->data.get(), elements, sizeof(elements)), 0);
+  const auto expected = std::as_bytes(std::span(elements));
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), array->data.get()));
 }
 
 TEST_F(NpyFileTest, EmptyArrays) {

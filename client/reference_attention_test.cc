@@ -156,7 +156,8 @@ TEST(ReferenceAttention, HeadsShareKeysInGroupsInBothLayouts) {
     request.value = Floats(LayoutShape(layout, 2, 2, 1, 1), {1, 2, 3, 4});
     for (int64_t b = 0; b < 2; ++b) {
       for (int64_t h = 0; h < 4; ++h) {
-        EXPECT_EQ(Row(request, 0, h, b).output[0], static_cast<double>(1 + 2 * b + h / 2));
+        const int64_t kv_head = h / 2;
+        EXPECT_EQ(Row(request, 0, h, b).output[0], static_cast<double>(1 + 2 * b + kv_head));
       }
     }
   }

@@ -21,11 +21,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<std::string> CommandLine(const std::string& address, const std::string& line) {
-  std::vector<std::string> words = {ClientProgram()};
-  for (const absl::string_view word : absl::StrSplit(line, ' ', absl::SkipEmpty())) words.emplace_back(word);
-  words.insert(words.end(), {"--address", address});
-  return words;
+ChildProcess::Options AttendCommand(const std::string& address, const std::string& line) {
+  ChildProcess::Options options = {.command = {ClientProgram()}, .environment = {"ATTEND_ADDRESS=" + address}};
+  for (const absl::string_view word : absl::StrSplit(line, ' ', absl::SkipEmpty())) options.command.emplace_back(word);
+  return options;
 }
 
 class LoadCommandWireTest : public ServerTest {
@@ -38,7 +37,7 @@ class LoadCommandWireTest : public ServerTest {
   }
 
   FinishedProgram Run(const std::string& line) {
-    auto finished = RunProgram({.command = CommandLine(server().grpc_address(), line)}, absl::Seconds(120));
+    auto finished = RunProgram(AttendCommand(server().grpc_address(), line), absl::Seconds(120));
     EXPECT_TRUE(finished.ok()) << finished.status();
     return finished.ok() ? *std::move(finished) : FinishedProgram{};
   }
@@ -94,9 +93,8 @@ TEST_F(LoadCommandWireTest, LoadIsMeasuredAndVerified) {
 }
 
 TEST_F(LoadCommandWireTest, InterruptionReportsWhatWasMeasured) {
-  auto load = ChildProcess::Start(
-      {.command = CommandLine(server().grpc_address(),
-                              "load --lengths 32,64 --duration 1h --warmup 0 --json " + Path("load.json"))});
+  auto load = ChildProcess::Start(AttendCommand(
+      server().grpc_address(), "load --lengths 32,64 --duration 1h --warmup 0 --json " + Path("load.json")));
   ASSERT_TRUE(load.ok()) << load.status();
   const std::string answered = "attend_requests_total{method=\"Attend\",code=\"OK\"}";
   const double before = server().Metric(answered).value_or(0);
@@ -116,9 +114,8 @@ TEST_F(LoadCommandWireTest, InterruptionReportsWhatWasMeasured) {
 TEST_F(LoadCommandWireTest, AServerThatDiesIsCountedAndEndsTheTest) {
   auto mortal = ServerProcess::Start({});
   ASSERT_TRUE(mortal.ok()) << mortal.status();
-  auto load = ChildProcess::Start(
-      {.command = CommandLine((*mortal)->grpc_address(),
-                              "load --lengths 16,32,48 --duration 4s --warmup 0 --json " + Path("load.json"))});
+  auto load = ChildProcess::Start(AttendCommand(
+      (*mortal)->grpc_address(), "load --lengths 16,32,48 --duration 4s --warmup 0 --json " + Path("load.json")));
   ASSERT_TRUE(load.ok()) << load.status();
   const std::string answered = "attend_requests_total{method=\"Attend\",code=\"OK\"}";
   ASSERT_TRUE((*mortal)->WaitForMetric(answered, [](double calls) { return calls > 5; }).ok());
@@ -135,7 +132,7 @@ TEST_F(LoadCommandWireTest, AServerThatDiesIsCountedAndEndsTheTest) {
 }
 
 TEST_F(LoadCommandWireTest, NoServerIsOneLine) {
-  auto finished = RunProgram({.command = CommandLine("127.0.0.1:1", "load --lengths 16")}, absl::Seconds(60));
+  auto finished = RunProgram(AttendCommand("127.0.0.1:1", "load --lengths 16"), absl::Seconds(60));
   ASSERT_TRUE(finished.ok()) << finished.status();
   EXPECT_EQ(finished->exit.code, 1);
   EXPECT_THAT(finished->standard_error, HasSubstr("attend: no server at 127.0.0.1:1: "));
