@@ -21,6 +21,3 @@ if(ATTEND_BUILD_TESTS)
   include(GoogleTest)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)  # for tests/lint
 endif()
-if(ATTEND_BUILD_BENCHMARKS)
-  find_package(benchmark REQUIRED CONFIG)
-endif()
