@@ -61,7 +61,7 @@ bool BorrowsMemory(const AttendRequest& request) {
 }
 
 absl::StatusOr<grpc::ByteBuffer> EncodeAttendRequest(const AttendRequest& request,
-                                                     std::shared_ptr<const void> borrowed) {
+                                                     const std::shared_ptr<const void>& borrowed) {
   if (request.options.has_mask() || request.options.has_bias()) {
     return absl::InvalidArgumentError("mask and bias are given beside the options, not within them");
   }

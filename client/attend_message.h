@@ -18,7 +18,7 @@ bool BorrowsMemory(const AttendRequest& request);
 // nothing of the message is left anywhere. INVALID_ARGUMENT for mask or bias within request.options, and for a message
 // that gRPC cannot carry (2 GiB and more).
 absl::StatusOr<grpc::ByteBuffer> EncodeAttendRequest(const AttendRequest& request,
-                                                     std::shared_ptr<const void> borrowed);
+                                                     const std::shared_ptr<const void>& borrowed);
 
 // The results, gathered into memory of their own. INTERNAL if `message` is no AttendResponse, or a tensor's bytes do
 // not fit its shape and type. Only what the message says is filled in.

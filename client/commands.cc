@@ -100,7 +100,7 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& name, std::functi
   return option;
 }
 
-void PrintLine(absl::string_view line) { std::cerr << line << std::endl; }
+void PrintLine(absl::string_view line) { std::cerr << line << '\n'; }
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // attend demo: the worked example, step by step. Dot products and scores are worked out here, weights and output come
 // from the service and are checked against the steps.
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <iostream>
 #include <string>
 
@@ -68,7 +69,7 @@ std::string DotProductsAndScores(const WorkedExample& example, const WorkedSteps
 std::string WeightsAndOutput(const WorkedExample& example, const WorkedAnswer& answer) {
   std::string text = "\n3. Weights: softmax of the scores, from the service\n";
   for (int token = 0; token < kExampleTokens; ++token) {
-    const int bar = static_cast<int>(answer.weights[token] * kBarWidth + 0.5);
+    const int bar = static_cast<int>(std::lround(answer.weights[token] * kBarWidth));
     absl::StrAppendFormat(&text, "  %-10s%7.4f  %s\n", example.tokens[token], answer.weights[token],
                           std::string(bar, '#'));
   }

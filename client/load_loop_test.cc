@@ -48,7 +48,7 @@ class FakeServer {
       : clock_(clock), service_(std::move(service)) {}
 
   LoadLoop::Starter Starter() {
-    return [this](int64_t call, LoadLoop::Done done) -> std::function<void()> {
+    return [this](int64_t call, const LoadLoop::Done& done) -> std::function<void()> {
       started_.push_back(clock_.Now() - absl::UnixEpoch());
       auto open = std::make_shared<bool>(true);
       const auto answer = [open, done](const CallRecord& record) {

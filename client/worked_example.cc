@@ -18,10 +18,10 @@ TensorView RowsView(const TokenRow<DimRow<float>>& rows) {
 }
 
 // Copies the elements of `tensor`, after comparing each with what it should be.
-template <size_t size>
-absl::Status Take(const char* name, const Tensor& tensor, const std::array<double, size>& expected,
-                  std::array<double, size>& elements, double& largest_difference) {
-  if (tensor.floats().size() != size) {
+template <size_t kSize>
+absl::Status Take(const char* name, const Tensor& tensor, const std::array<double, kSize>& expected,
+                  std::array<double, kSize>& elements, double& largest_difference) {
+  if (tensor.floats().size() != kSize) {
     return absl::InternalError(
         absl::StrCat("the service's ", name, " have ", tensor.floats().size(), " float32 elements, not ", size));
   }

@@ -1,4 +1,5 @@
-// Large blocks of memory that are used again: page faults and malloc churn are the largest avoidable cost at tens of MB.
+// Large blocks of memory that are used again: page faults and malloc churn are the largest avoidable cost at tens of
+// MB.
 #ifndef ATTEND_CORE_BUFFER_POOL_H_
 #define ATTEND_CORE_BUFFER_POOL_H_
 

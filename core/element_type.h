@@ -30,7 +30,8 @@ constexpr absl::string_view ElementTypeName(ElementType type) {
   return "";
 }
 
-// Exact conversions of one element, portable and slow: tiles convert whole rows by SIMD (core/softmax.h, core/packing.h).
+// Exact conversions of one element, portable and slow: tiles convert whole rows by SIMD (core/softmax.h,
+// core/packing.h).
 float BFloat16ToFloat(uint16_t bits);
 float Float16ToFloat(uint16_t bits);
 // Round to nearest, ties to even; NaN stays NaN (quiet); too large becomes infinite.

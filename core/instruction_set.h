@@ -1,4 +1,5 @@
-// Which instructions the tiles are computed with. Decided once, at run time; nothing in core is compiled for one machine.
+// Which instructions the tiles are computed with. Decided once, at run time; nothing in core is compiled for one
+// machine.
 #ifndef ATTEND_CORE_INSTRUCTION_SET_H_
 #define ATTEND_CORE_INSTRUCTION_SET_H_
 

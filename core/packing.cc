@@ -111,6 +111,7 @@ HWY_INLINE void Transpose4x4(Type type, const typename Type::Bits* const keys[4]
 
 // Sixteen keys at a time: one cache line of each row of the panel.
 template <class Type>
+// NOLINTNEXTLINE(readability-function-size): the panel in five numbers, a struct of them would be written once
 void TransposeKeys(Type type, const SourceRows& rows, size_t padded_count, size_t stride, float* out) {
   constexpr size_t kLine = 16;
   static constexpr typename Type::Bits kZeros[4] = {};
@@ -219,6 +220,7 @@ void PackRows(const SourceRows& rows, int padded_dim, int64_t padded_count, Prod
   }
 }
 
+// NOLINTNEXTLINE(readability-function-size): as declared, one argument more than the rule has
 void PackKeyPanel(const SourceRows& rows, int padded_dim, int padded_count, const KeyPanels& panels, ProductType to,
                   void* out) {
   if (to == ProductType::kFloat32) {

@@ -89,6 +89,7 @@ HWY_INLINE void RaiseMaximum(Floats d, const Row row, int begin, int end, Pair& 
 }
 
 template <bool kCut>
+// NOLINTNEXTLINE(readability-function-size): inlined, and its arguments are registers
 HWY_INLINE void Exponentiate(Floats d, const Row row, int begin, int end, Vector subtracted, Pair& sums) {
   const int lanes = static_cast<int>(hn::Lanes(d));
   for (int x = begin; x < end; x += 2 * lanes) {

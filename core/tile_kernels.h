@@ -32,9 +32,9 @@ class TileKernels {
   ~TileKernels();
 
   int workers() const;
-  InstructionSet instruction_set() const;          // what is used
-  std::vector<ElementType> native_types() const;   // computed without conversion to f32
-  static std::string OneDnnVersion();              // "2.6.3"
+  InstructionSet instruction_set() const;         // what is used
+  std::vector<ElementType> native_types() const;  // computed without conversion to f32
+  static std::string OneDnnVersion();             // "2.6.3"
 
   // For TiledAttention: everything behind the seam.
   class State;

@@ -26,8 +26,8 @@ class TileSource {
 
   virtual ~TileSource() = default;
 
-  // Runs at most one tile on behalf of `worker`, in [0, workers). Workers may call it at the same time, each for its own
-  // number; one worker's half-finished query block stays in the source until its next call. Never blocks.
+  // Runs at most one tile on behalf of `worker`, in [0, workers). Workers may call it at the same time, each for its
+  // own number; one worker's half-finished query block stays in the source until its next call. Never blocks.
   virtual StepResult Step(int worker) = 0;
 
   // True once every tile has run. Exactly the Step that runs the last tile makes it true, before it returns.

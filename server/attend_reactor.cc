@@ -133,7 +133,7 @@ absl::Duration AttendReactor::ReceiveTimeout() const {
 
 void AttendReactor::ReceiveExpired(absl::Duration timeout) {
   if (!Claim(Stage::kReceiving)) return;
-  backend_.metrics.CountRejected(RejectReason::kReceiveTimeout, absl::ZeroDuration());
+  backend_.metrics.CountRejected(RejectReason::kReceiveTimeout);
   SendStatus(absl::DeadlineExceededError(absl::StrCat("the message did not arrive within receive_timeout, ",
                                                       absl::FormatDuration(timeout), " from when reading began")));
 }
@@ -193,7 +193,7 @@ void AttendReactor::WorkDone(AttendWork::Outcome outcome) {
   record_.compute = outcome.timings.compute;
   backend_.metrics.CountMultiplyAdds(outcome.multiply_adds);
   if (outcome.status.ok()) {
-    response_ = std::move(outcome.response);
+    response_.Swap(&outcome.response);
     record_.response_bytes = static_cast<int64_t>(response_.Length());
     backend_.metrics.Observe({.receive = record_.receive,
                               .queue = record_.queue,
@@ -206,7 +206,8 @@ void AttendReactor::WorkDone(AttendWork::Outcome outcome) {
     return StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
   if (const std::optional<RejectReason> reason = RejectionOf(outcome)) {
-    backend_.metrics.CountRejected(*reason, backend_.clock.Now() - last_byte_);
+    backend_.metrics.CountRejected(*reason);
+    backend_.metrics.ObserveRefusal(backend_.clock.Now() - last_byte_);
   } else if (absl::IsCancelled(outcome.status) || absl::IsDeadlineExceeded(outcome.status)) {
     backend_.metrics.CountCancelled(outcome.stage);
   }
@@ -255,7 +256,8 @@ bool AttendReactor::Claim(Stage stage) {
 
 void AttendReactor::Refuse(RejectReason reason, const absl::Status& status, absl::Time since, Stage stage) {
   if (!Claim(stage)) return;
-  backend_.metrics.CountRejected(reason, backend_.clock.Now() - since);
+  backend_.metrics.CountRejected(reason);
+  backend_.metrics.ObserveRefusal(backend_.clock.Now() - since);
   SendStatus(status);
 }
 

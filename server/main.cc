@@ -38,7 +38,7 @@ constexpr absl::Duration kDrainInterval = absl::Milliseconds(20);
 constexpr absl::Duration kEndTimeout = absl::Seconds(5);
 
 int Fail(const absl::Status& status, int exit_code) {
-  std::cerr << "attend-server: " << status.message() << std::endl;
+  std::cerr << "attend-server: " << status.message() << '\n';
   return exit_code;
 }
 

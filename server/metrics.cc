@@ -24,7 +24,6 @@ using prometheus::Histogram;
 using prometheus::MetricFamily;
 using Buckets = Histogram::BucketBoundaries;
 
-constexpr int kCodes = 17;
 constexpr std::array<const char*, 5> kMethods = {"Attend", "GetServerInfo", "Check", "Watch", "other"};
 constexpr std::array<const char*, 6> kReasons = {"queue_full", "message_too_large", "never_admissible",
                                                  "draining",   "deadline",          "receive_timeout"};
@@ -109,11 +108,11 @@ class Metrics::Registered {
     return BuildHistogram().Name(name).Help(help).Register(registry_).Add({}, buckets);
   }
 
-  template <size_t N>
-  void AddSeries(const char* name, const char* help, const char* label, const std::array<const char*, N>& values,
-                 std::array<Counter*, N>& series) {
+  template <size_t kCount>
+  void AddSeries(const char* name, const char* help, const char* label, const std::array<const char*, kCount>& values,
+                 std::array<Counter*, kCount>& series) {
     Family<Counter>& family = BuildCounter().Name(name).Help(help).Register(registry_);
-    for (size_t i = 0; i < N; ++i) series[i] = &family.Add({{label, values[i]}});
+    for (size_t i = 0; i < kCount; ++i) series[i] = &family.Add({{label, values[i]}});
   }
 
   prometheus::Registry registry_;
@@ -157,8 +156,9 @@ void Metrics::CountMultiplyAdds(int64_t multiply_adds) {
   registered_->multiply_adds_.Increment(static_cast<double>(multiply_adds));
 }
 
-void Metrics::CountRejected(RejectReason reason, absl::Duration duration) {
-  registered_->rejected_[static_cast<size_t>(reason)]->Increment();
+void Metrics::CountRejected(RejectReason reason) { registered_->rejected_[static_cast<size_t>(reason)]->Increment(); }
+
+void Metrics::ObserveRefusal(absl::Duration duration) {
   registered_->refusal_duration_.Observe(absl::ToDoubleSeconds(duration));
 }
 

@@ -65,8 +65,10 @@ class Metrics {
   // An Attend call was computed.
   void Observe(const RequestMeasures& measures);
   void CountMultiplyAdds(int64_t multiply_adds);
-  // `duration`: from the headers, or where only the message shows it from its last byte, to the status handed to gRPC.
-  void CountRejected(RejectReason reason, absl::Duration duration);
+  void CountRejected(RejectReason reason);
+  // How long a refusal took: from the headers, or where only the message shows it from its last byte, to the status
+  // handed to gRPC.
+  void ObserveRefusal(absl::Duration duration);
   void CountCancelled(CallStage stage);
 
   // Everything, in Prometheus' text format.

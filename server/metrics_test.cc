@@ -49,7 +49,8 @@ TEST(MetricsTest, ObservesARequest) {
 
 TEST(MetricsTest, EveryReasonAndStageIsThereFromTheStart) {
   Metrics metrics(Identity());
-  metrics.CountRejected(RejectReason::kQueueFull, absl::Milliseconds(1));
+  metrics.CountRejected(RejectReason::kQueueFull);
+  metrics.ObserveRefusal(absl::Milliseconds(1));
   metrics.CountCancelled(CallStage::kComputing);
   const std::string text = metrics.Text();
   EXPECT_THAT(text, HasSubstr("attend_rejected_total{reason=\"queue_full\"} 1\n"));
