@@ -18,6 +18,5 @@ endif()
 
 if(ATTEND_BUILD_TESTS)
   find_package(GTest REQUIRED CONFIG)
-  include(GoogleTest)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)  # for tests/lint
 endif()
