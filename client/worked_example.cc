@@ -23,9 +23,9 @@ absl::Status Take(const char* name, const Tensor& tensor, const std::array<doubl
                   std::array<double, kSize>& elements, double& largest_difference) {
   if (tensor.floats().size() != kSize) {
     return absl::InternalError(
-        absl::StrCat("the service's ", name, " have ", tensor.floats().size(), " float32 elements, not ", size));
+        absl::StrCat("the service's ", name, " have ", tensor.floats().size(), " float32 elements, not ", kSize));
   }
-  for (size_t i = 0; i < size; ++i) {
+  for (size_t i = 0; i < kSize; ++i) {
     elements[i] = tensor.floats()[i];
     const double difference = std::abs(elements[i] - expected[i]);
     if (!(difference <= kExampleTolerance)) {
