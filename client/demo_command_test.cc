@@ -15,10 +15,10 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-template <size_t size>
-void SetFloats(const std::array<double, size>& elements, attend::v1::Tensor& tensor) {
+template <size_t kSize>
+void SetFloats(const std::array<double, kSize>& elements, attend::v1::Tensor& tensor) {
   tensor.set_data_type(attend::v1::DATA_TYPE_FLOAT32);
-  tensor.add_shape(size);
+  tensor.add_shape(kSize);
   for (const double element : elements) {
     const float rounded = static_cast<float>(element);
     tensor.mutable_data()->append(reinterpret_cast<const char*>(&rounded), sizeof(rounded));
