@@ -114,8 +114,9 @@ TEST_F(LoadCommandWireTest, InterruptionReportsWhatWasMeasured) {
 TEST_F(LoadCommandWireTest, AServerThatDiesIsCountedAndEndsTheTest) {
   auto mortal = ServerProcess::Start({});
   ASSERT_TRUE(mortal.ok()) << mortal.status();
-  auto load = ChildProcess::Start(AttendCommand(
-      (*mortal)->grpc_address(), "load --lengths 16,32,48 --duration 4s --warmup 0 --json " + Path("load.json")));
+  auto load = ChildProcess::Start(
+      AttendCommand((*mortal)->grpc_address(),
+                    "load --lengths 16,32,48,64,80,96 --duration 4s --warmup 0 --json " + Path("load.json")));
   ASSERT_TRUE(load.ok()) << load.status();
   const std::string answered = "attend_requests_total{method=\"Attend\",code=\"OK\"}";
   ASSERT_TRUE((*mortal)->WaitForMetric(answered, [](double calls) { return calls > 5; }).ok());
