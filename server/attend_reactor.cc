@@ -24,6 +24,9 @@ constexpr absl::Duration kReceiveTimeout = absl::Seconds(60);
 constexpr absl::Duration kAnnouncedTimeout = absl::Seconds(10);
 constexpr absl::Duration kAnnouncedTimeoutPerMiB = absl::Seconds(1);
 
+// By how much a caller's deadline is ahead of the one that is counted from its headers here.
+constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(20);
+
 absl::string_view FindMetadata(const grpc::ServerContextBase& context, const char* key) {
   const auto found = context.client_metadata().find(key);
   if (found == context.client_metadata().end()) return {};
@@ -262,8 +265,8 @@ void AttendReactor::Refuse(RejectReason reason, const absl::Status& status, absl
 }
 
 void AttendReactor::SendStatus(const absl::Status& status) {
-  // What ends a call after its deadline is the deadline, whoever noticed first.
-  const bool expired = absl::IsCancelled(status) && backend_.clock.Now() >= deadline_;
+  // What ends a call at its deadline is the deadline, whoever noticed first: mostly its caller, who then cancels.
+  const bool expired = absl::IsCancelled(status) && backend_.clock.Now() >= deadline_ - kDeadlineSlack;
   record_.status = expired ? absl::DeadlineExceededError("the deadline has passed") : status;
   const std::optional<absl::Duration> retry_delay = SuggestedRetryDelay(status);
   context_->AddTrailingMetadata(kRequestIdTrailer, record_.id);
