@@ -83,7 +83,8 @@ TEST(EncodeAttendRequest, RefersToTheCallersMemory) {
 }
 
 TEST(EncodeAttendRequest, PassesEveryOptionAndResultOn) {
-  AttendRequest request = Inputs().Request();
+  const Inputs inputs;
+  AttendRequest request = inputs.Request();
   request.mask.reset();
   request.bias.reset();
   request.request_id = "r1";
@@ -113,7 +114,8 @@ TEST(EncodeAttendRequest, PassesEveryOptionAndResultOn) {
 }
 
 TEST(EncodeAttendRequest, RefusesAMaskWithinTheOptions) {
-  AttendRequest request = Inputs().Request();
+  const Inputs inputs;
+  AttendRequest request = inputs.Request();
   request.options.mutable_mask()->add_shape(2);
   EXPECT_TRUE(absl::IsInvalidArgument(EncodeAttendRequest(request, nullptr).status()));
 }

@@ -18,7 +18,7 @@ struct CommandLineRun {
 };
 
 // "attend <arguments>" with the commands that `add` adds.
-inline CommandLineRun RunCommandLine(void (*add)(Commands&), std::vector<std::string> arguments) {
+inline CommandLineRun RunCommandLine(void (*add)(Commands&), const std::vector<std::string>& arguments) {
   Commands commands;
   add(commands);
   std::vector<const char*> argv = {"attend"};

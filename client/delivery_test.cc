@@ -12,7 +12,7 @@ class DeliveryTest : public ::testing::Test {
   FakeTimers timers_;
   std::shared_ptr<Delivery> delivery_ = std::make_shared<Delivery>(timers_);
   int attempts_ = 0;  // of the outcome that was delivered
-  std::function<void(CallOutcome)> done_ = [this](CallOutcome outcome) { attempts_ += outcome.attempts; };
+  std::function<void(CallOutcome)> done_ = [this](const CallOutcome& outcome) { attempts_ += outcome.attempts; };
 };
 
 TEST_F(DeliveryTest, DeliversAtOnceWhereTheMemoryIsFree) {

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 CommandLineRun RunHealth(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "health");
-  return RunCommandLine(AddHealthCommand, std::move(arguments));
+  return RunCommandLine(AddHealthCommand, arguments);
 }
 
 FakeServer::Handler AnswerHealth(v1::HealthCheckResponse::ServingStatus status) {

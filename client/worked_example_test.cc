@@ -7,7 +7,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace attend::client {
@@ -15,7 +14,6 @@ namespace {
 
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 auto Near(double value) { return DoubleNear(value, 5e-5); }  // to 4 digits
 
@@ -49,7 +47,7 @@ TEST(WorkedExample, IsARequestForOutputAndWeights) {
   EXPECT_EQ(request.query.data.size(), 16U);
   EXPECT_EQ(request.key.data.size(), 48U);
   EXPECT_EQ(request.value.data.size(), 48U);
-  EXPECT_EQ(std::memcmp(request.value.data.data() + 44, &example.value[2][3], 4), 0);
+  EXPECT_EQ(static_cast<const void*>(request.value.data.data() + 44), &example.value[2][3]);
   EXPECT_TRUE(request.results.weights());
 }
 
