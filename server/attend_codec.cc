@@ -1,6 +1,7 @@
 #include "server/attend_codec.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <variant>
 
@@ -8,9 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/violation.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/repeated_field.h"
 #include "proto/wire/split_message.h"
 #include "proto/wire/unknown_content.h"
-#include "server/option_support.h"
 #include "server/response_writer.h"
 #include "server/status_details.h"
 #include "server/tensor_codec.h"
@@ -52,24 +54,75 @@ absl::Status CheckPriority(int priority) {
                                 .limit = absl::StrCat("in [0, ", kLowestPriority, "]")});
 }
 
-core::AttentionOptions ReadOptions(const v1::AttentionOptions& options) {
+core::Layout ReadLayout(v1::Layout layout) {
+  if (layout == v1::LAYOUT_BNHD) return core::Layout::kBNHD;
+  if (layout == v1::LAYOUT_THD) return core::Layout::kTHD;
+  return core::Layout::kBHND;
+}
+
+core::CausalAlignment ReadCausal(v1::CausalAlignment causal) {
+  if (causal == v1::CAUSAL_ALIGNMENT_TOP_LEFT) return core::CausalAlignment::kTopLeft;
+  if (causal == v1::CAUSAL_ALIGNMENT_BOTTOM_RIGHT) return core::CausalAlignment::kBottomRight;
+  return core::CausalAlignment::kNone;
+}
+
+core::ScoreStage ReadStage(v1::ScoreStage stage) {
+  if (stage == v1::SCORE_STAGE_SCALED) return core::ScoreStage::kScaled;
+  if (stage == v1::SCORE_STAGE_SOFTCAPPED) return core::ScoreStage::kSoftcapped;
+  if (stage == v1::SCORE_STAGE_MASKED) return core::ScoreStage::kMasked;
+  return core::ScoreStage::kNone;
+}
+
+template <typename T>
+std::vector<T> ToVector(const google::protobuf::RepeatedField<T>& field) {
+  return {field.begin(), field.end()};
+}
+
+absl::StatusOr<core::AttentionOptions> ReadOptions(const v1::AttentionOptions& options, v1::DataType input_type) {
   core::AttentionOptions result;
-  if (options.layout() == v1::LAYOUT_BNHD) result.layout = core::Layout::kBNHD;
+  result.layout = ReadLayout(options.layout());
   if (options.has_scale()) result.scale = options.scale();
-  if (options.causal() == v1::CAUSAL_ALIGNMENT_TOP_LEFT) result.causal = core::CausalAlignment::kTopLeft;
-  if (options.causal() == v1::CAUSAL_ALIGNMENT_BOTTOM_RIGHT) result.causal = core::CausalAlignment::kBottomRight;
-  result.key_lengths.assign(options.key_lengths().begin(), options.key_lengths().end());
+  result.softcap = options.softcap();
+  result.causal = ReadCausal(options.causal());
+  result.query_offset = ToVector(options.query_offset());
+  if (options.has_window_left()) result.window_left = options.window_left();
+  if (options.has_window_right()) result.window_right = options.window_right();
+  result.key_lengths = ToVector(options.key_lengths());
+  result.query_starts = ToVector(options.query_starts());
+  result.key_starts = ToVector(options.key_starts());
+  result.alibi_slopes = ToVector(options.alibi_slopes());
+  result.sinks = ToVector(options.sinks());
+  if (options.compute_type() == v1::COMPUTE_TYPE_BF16) result.compute_type = core::ComputeType::kBFloat16;
+  if (options.output_type() != v1::DATA_TYPE_UNSPECIFIED) {
+    if (options.output_type() != input_type && options.output_type() != v1::DATA_TYPE_FLOAT32) {
+      return core::InvalidArgument({.field = "options.output_type",
+                                    .reason = "OUTPUT_TYPE_MISMATCH",
+                                    .value = v1::DataType_Name(options.output_type()),
+                                    .limit = "the type of query, or DATA_TYPE_FLOAT32"});
+    }
+    result.output_type = ToElementType(options.output_type());
+  }
+  if (absl::Status status = ReadBroadcastTensors(options, result); !status.ok()) return status;
   return result;
 }
 
+core::ResultSelection ReadResults(const v1::ResultSelection& results) {
+  return {.weights = results.weights(),
+          .weight_query_rows = ToVector(results.weight_query_rows()),
+          .average_weights_over_heads = results.average_weights_over_heads(),
+          .scores = ReadStage(results.scores()),
+          .logsumexp = results.logsumexp(),
+          .omit_output = results.omit_output()};
+}
+
 absl::StatusOr<core::AttentionProblem> ReadProblem(const v1::AttendRequest& request) {
-  core::AttentionOptions options = ReadOptions(request.options());
-  const core::Layout layout = options.layout;
+  const core::Layout layout = ReadLayout(request.options().layout());
   const absl::StatusOr<TensorShapes> shapes = ReadTensorShapes(request, layout);
   if (!shapes.ok()) return shapes.status();
-  const core::ResultSelection results = {.weights = request.results().weights(),
-                                         .logsumexp = request.results().logsumexp()};
-  auto problem = core::AttentionProblem::Create(shapes->shape, shapes->type, std::move(options), results);
+  absl::StatusOr<core::AttentionOptions> options = ReadOptions(request.options(), request.query().data_type());
+  if (!options.ok()) return options.status();
+  auto problem =
+      core::AttentionProblem::Create(shapes->shape, shapes->type, *std::move(options), ReadResults(request.results()));
   if (!problem.ok()) return InWireTerms(problem.status(), layout);
   return problem;
 }
@@ -78,16 +131,24 @@ absl::StatusOr<core::AttentionProblem> ReadProblem(const v1::AttendRequest& requ
 absl::Status CheckResponseSize(const core::AttentionProblem& problem, int64_t max_message_bytes) {
   const int64_t bytes = PredictResponseBytes(problem);
   if (bytes <= max_message_bytes) return absl::OkStatus();
-  const bool weights = problem.WeightsBytes() > problem.OutputBytes();
-  const core::Violation violation = {.field = weights ? "results.weights" : "query.shape",
+  struct Result {
+    absl::string_view field;
+    absl::string_view name;
+    int64_t bytes;
+  };
+  const std::array<Result, 4> results = {{{"query.shape", "output", problem.OutputBytes()},
+                                          {"results.weights", "weights", problem.WeightsBytes()},
+                                          {"results.scores", "scores", problem.ScoresBytes()},
+                                          {"results.logsumexp", "logsumexp", problem.LogsumexpBytes()}}};
+  const Result& largest = *std::max_element(results.begin(), results.end(),
+                                            [](const Result& a, const Result& b) { return a.bytes < b.bytes; });
+  const core::Violation violation = {.field = std::string(largest.field),
                                      .reason = "RESPONSE_TOO_LARGE",
                                      .value = absl::StrCat(bytes),
                                      .limit = absl::StrCat(max_message_bytes)};
   return core::InvalidArgument(
-      violation,
-      absl::StrCat(violation.field, ": the response would have ", bytes, " bytes (", weights ? "weights " : "output ",
-                   weights ? problem.WeightsBytes() : problem.OutputBytes(), "), must have at most ", max_message_bytes,
-                   " (max_message_bytes)"));
+      violation, absl::StrCat(violation.field, ": the response would have ", bytes, " bytes (", largest.name, " ",
+                              largest.bytes, "), must have at most ", max_message_bytes, " (max_message_bytes)"));
 }
 
 }  // namespace
@@ -128,21 +189,31 @@ absl::StatusOr<DecodedRequest> DecodeAttendRequest(wire::AttendRequestParts part
            CheckRequestId(request.request_id()),
            CheckNothingUnknown(request, limits.version),
            CheckPriority(request.priority()),
-           CheckOptionSupport(request, limits.version),
        }) {
     if (!check.ok()) return check;
   }
   absl::StatusOr<core::AttentionProblem> problem = ReadProblem(request);
   if (!problem.ok()) return problem.status();
-  const TensorByteCounts bytes = {parts.query.size(), parts.key.size(), parts.value.size()};
+  const TensorByteCounts bytes = {parts.query.size(), parts.key.size(), parts.value.size(), parts.mask.size(),
+                                  parts.bias.size()};
   if (absl::Status status = CheckTensorsAgree(request, bytes, *problem); !status.ok()) return status;
   if (absl::Status status = CheckResponseSize(*problem, limits.max_message_bytes); !status.ok()) return status;
   return DecodedRequest{
       .problem = *std::move(problem),
-      .tensors = {std::move(parts.query), std::move(parts.key), std::move(parts.value)},
+      .tensors = {std::move(parts.query), std::move(parts.key), std::move(parts.value), std::move(parts.mask),
+                  std::move(parts.bias)},
+      .reject_non_finite = request.options().reject_non_finite(),
       .priority = request.priority() == 0 ? kDefaultPriority : request.priority(),
       .request_id = request.request_id(),
   };
+}
+
+std::vector<std::string> SupportedOptions() {
+  std::vector<std::string> names;
+  for (const auto* message : {v1::AttentionOptions::descriptor(), v1::ResultSelection::descriptor()}) {
+    for (int i = 0; i < message->field_count(); ++i) names.push_back(message->field(i)->name());
+  }
+  return names;
 }
 
 }  // namespace attend::server

@@ -5,8 +5,10 @@
 
 #include <cmath>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +18,7 @@
 namespace attend::server {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int64_t kMaxMessageBytes = 1'000'000;
@@ -64,6 +67,37 @@ void MakeBnhd(v1::AttendRequest& request) {
   Transpose(*request.mutable_value());
 }
 
+// As one sequence of 3 queries and 5 keys, and an empty one.
+void MakeRagged(v1::AttendRequest& request) {
+  request.Clear();
+  const auto fill = [](v1::Tensor& tensor, std::initializer_list<int64_t> shape, size_t bytes) {
+    tensor.set_data_type(v1::DATA_TYPE_FLOAT32);
+    tensor.mutable_shape()->Add(shape.begin(), shape.end());
+    tensor.set_data(std::string(bytes, '\0'));
+  };
+  fill(*request.mutable_query(), {3, 4, 8}, 3 * 4 * 8 * 4);
+  fill(*request.mutable_key(), {5, 2, 8}, 5 * 2 * 8 * 4);
+  fill(*request.mutable_value(), {5, 2, 6}, 5 * 2 * 6 * 4);
+  v1::AttentionOptions& options = *request.mutable_options();
+  options.set_layout(v1::LAYOUT_THD);
+  for (const int64_t start : {0, 3, 3}) options.add_query_starts(start);
+  for (const int64_t start : {0, 5, 5}) options.add_key_starts(start);
+}
+
+void SetMask(v1::AttendRequest& request, const std::vector<int64_t>& shape, size_t bytes) {
+  v1::Tensor& mask = *request.mutable_options()->mutable_mask();
+  mask.set_data_type(v1::DATA_TYPE_BOOL);
+  mask.mutable_shape()->Assign(shape.begin(), shape.end());
+  mask.set_data(std::string(bytes, '\1'));
+}
+
+void SetBias(v1::AttendRequest& request, v1::DataType type, const std::vector<int64_t>& shape, size_t bytes) {
+  v1::Tensor& bias = *request.mutable_options()->mutable_bias();
+  bias.set_data_type(type);
+  bias.mutable_shape()->Assign(shape.begin(), shape.end());
+  bias.set_data(std::string(bytes, '\0'));
+}
+
 TEST(DecodeAttendRequestTest, ReadsAProblem) {
   const auto decoded = DecodeChanged([](v1::AttendRequest& r) {
     r.mutable_options()->set_scale(-2);
@@ -96,6 +130,119 @@ TEST(DecodeAttendRequestTest, ReadsAProblem) {
   EXPECT_EQ(decoded->tensors.value.size(), decoded->problem.ValueBytes());
   EXPECT_EQ(decoded->request_id, "an id");
   EXPECT_EQ(decoded->priority, 9);
+}
+
+TEST(DecodeAttendRequestTest, ReadsEveryOption) {
+  const auto decoded = DecodeChanged([](v1::AttendRequest& r) {
+    v1::AttentionOptions& options = *r.mutable_options();
+    options.set_softcap(30);
+    for (const int64_t offset : {-7, 9}) options.add_query_offset(offset);
+    options.set_window_left(0);
+    options.set_window_right(4);
+    SetMask(r, {2, 1, 1, 5}, 10);
+    SetBias(r, v1::DATA_TYPE_BFLOAT16, {3, 5}, 30);
+    for (const float number : {1, 2, 3, 4}) {
+      options.add_alibi_slopes(number);
+      options.add_sinks(-number);
+    }
+    options.set_compute_type(v1::COMPUTE_TYPE_BF16);
+    options.set_output_type(v1::DATA_TYPE_FLOAT32);
+    options.set_reject_non_finite(true);
+  });
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  const core::AttentionOptions& options = decoded->problem.options();
+  EXPECT_EQ(options.softcap, 30);
+  EXPECT_THAT(options.query_offset, ElementsAre(-7, 9));
+  EXPECT_EQ(options.window_left, 0);
+  EXPECT_EQ(options.window_right, 4);
+  ASSERT_TRUE(options.mask.has_value());
+  EXPECT_THAT(options.mask->shape, ElementsAre(2, 1, 1, 5));
+  EXPECT_EQ(decoded->tensors.mask.size(), 10);
+  ASSERT_TRUE(options.bias.has_value());
+  EXPECT_THAT(options.bias->shape, ElementsAre(3, 5));
+  EXPECT_EQ(options.bias->type, core::ElementType::kBFloat16);
+  EXPECT_EQ(decoded->tensors.bias.size(), 30);
+  EXPECT_THAT(options.alibi_slopes, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(options.sinks, ElementsAre(-1, -2, -3, -4));
+  EXPECT_EQ(options.compute_type, core::ComputeType::kBFloat16);
+  EXPECT_EQ(options.output_type, core::ElementType::kFloat32);
+  EXPECT_TRUE(decoded->reject_non_finite);
+}
+
+TEST(DecodeAttendRequestTest, ReadsWhatIsAskedFor) {
+  for (const auto& [wire, stage] : {std::pair(v1::SCORE_STAGE_NONE, core::ScoreStage::kNone),
+                                    {v1::SCORE_STAGE_SCALED, core::ScoreStage::kScaled},
+                                    {v1::SCORE_STAGE_SOFTCAPPED, core::ScoreStage::kSoftcapped},
+                                    {v1::SCORE_STAGE_MASKED, core::ScoreStage::kMasked}}) {
+    const auto decoded = DecodeChanged([wire = wire](v1::AttendRequest& r) {
+      v1::ResultSelection& results = *r.mutable_results();
+      results.set_weights(true);
+      for (const int64_t row : {2, 0}) results.add_weight_query_rows(row);
+      results.set_average_weights_over_heads(true);
+      results.set_scores(wire);
+      results.set_omit_output(true);
+    });
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    const core::ResultSelection& results = decoded->problem.results();
+    EXPECT_TRUE(results.weights);
+    EXPECT_THAT(results.weight_query_rows, ElementsAre(2, 0));
+    EXPECT_TRUE(results.average_weights_over_heads);
+    EXPECT_EQ(results.scores, stage);
+    EXPECT_FALSE(results.logsumexp);
+    EXPECT_TRUE(results.omit_output);
+  }
+}
+
+TEST(DecodeAttendRequestTest, ReadsRaggedBatches) {
+  const auto decoded = DecodeChanged(MakeRagged);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  const core::AttentionShape& shape = decoded->problem.shape();
+  EXPECT_EQ(decoded->problem.options().layout, core::Layout::kTHD);
+  EXPECT_EQ(shape.batch, 2);
+  EXPECT_EQ(shape.query_heads, 4);
+  EXPECT_EQ(shape.kv_heads, 2);
+  EXPECT_EQ(shape.query_length, 3);
+  EXPECT_EQ(shape.key_length, 5);
+  EXPECT_EQ(shape.head_dim, 8);
+  EXPECT_EQ(shape.value_dim, 6);
+  EXPECT_THAT(decoded->problem.options().query_starts, ElementsAre(0, 3, 3));
+  EXPECT_THAT(decoded->problem.options().key_starts, ElementsAre(0, 5, 5));
+}
+
+// Defaults that are said mean the same as defaults that are not.
+TEST(DecodeAttendRequestTest, AcceptsDefaultsSaidExplicitly) {
+  const auto decoded = DecodeChanged([](v1::AttendRequest& r) {
+    v1::AttentionOptions& options = *r.mutable_options();
+    options.set_layout(v1::LAYOUT_BHND);
+    options.set_softcap(-0.0F);
+    options.set_causal(v1::CAUSAL_ALIGNMENT_NONE);
+    options.set_window_left(-1);
+    options.set_window_right(-1);
+    options.set_output_type(v1::DATA_TYPE_FLOAT32);
+    options.set_reject_non_finite(false);
+    r.mutable_results()->set_scores(v1::SCORE_STAGE_NONE);
+    r.mutable_results()->set_omit_output(false);
+  });
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->problem.output_type(), core::ElementType::kFloat32);
+  EXPECT_EQ(decoded->problem.options().window_left, -1);
+}
+
+// The position of the queries may be said beside a corner, which then is not asked.
+TEST(DecodeAttendRequestTest, AcceptsAnOffsetWithACorner) {
+  const auto decoded = DecodeChanged([](v1::AttendRequest& r) {
+    r.mutable_options()->set_causal(v1::CAUSAL_ALIGNMENT_BOTTOM_RIGHT);
+    for (const int64_t offset : {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+      r.mutable_options()->add_query_offset(offset);
+    }
+  });
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+}
+
+TEST(SupportedOptionsTest, AreAllOptionsAndResults) {
+  const std::vector<std::string> names = SupportedOptions();
+  EXPECT_EQ(names.size(), 23U) << "a new option needs its place in the codec, in its tests, and here";
+  EXPECT_THAT(names, testing::IsSupersetOf({"layout", "mask", "sinks", "omit_output"}));
 }
 
 TEST(DecodeAttendRequestTest, FillsInTheDefaults) {
@@ -289,6 +436,234 @@ INSTANTIATE_TEST_SUITE_P(
                  [](v1::AttendRequest& r) { r.mutable_value()->set_shape(2, 6); },
                  {"value.shape[2]", "SHAPE_MISMATCH", "6", "5"}}));
 
+// Sets `list` to `numbers`.
+template <typename List, typename T>
+void Assign(List* list, std::initializer_list<T> numbers) {
+  list->Assign(numbers.begin(), numbers.end());
+}
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+INSTANTIATE_TEST_SUITE_P(
+    Positions, BadInputTest,
+    testing::Values(BadInput{"too few query offsets",
+                             [](v1::AttendRequest& r) { r.mutable_options()->add_query_offset(1); },
+                             {"options.query_offset", "QUERY_OFFSET_COUNT", "1", "2"}},
+                    BadInput{"window_right below -1",
+                             [](v1::AttendRequest& r) { r.mutable_options()->set_window_right(-5); },
+                             {"options.window_right", "WINDOW_OUT_OF_RANGE", "-5", "at least -1"}},
+                    BadInput{"query_starts in another layout",
+                             [](v1::AttendRequest& r) {
+                               Assign(r.mutable_options()->mutable_query_starts(), {0, 3});
+                             },
+                             {"options.query_starts", "OPTIONS_CONTRADICT", "present", "absent but in layout THD"}},
+                    BadInput{"key_starts in another layout",
+                             [](v1::AttendRequest& r) { r.mutable_options()->add_key_starts(0); },
+                             {"options.key_starts", "OPTIONS_CONTRADICT", "present", "absent but in layout THD"}},
+                    BadInput{"THD without query_starts",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               r.mutable_options()->clear_query_starts();
+                             },
+                             {"options.query_starts", "STARTS_COUNT", "0", "batch + 1"}},
+                    BadInput{"THD without key_starts",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               r.mutable_options()->clear_key_starts();
+                             },
+                             {"options.key_starts", "STARTS_COUNT", "0", "batch + 1"}},
+                    BadInput{"starts that do not begin at 0",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               r.mutable_options()->set_query_starts(0, 1);
+                             },
+                             {"options.query_starts[0]", "STARTS_OUT_OF_ORDER", "1", "0"}},
+                    BadInput{"starts that decrease",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               r.mutable_options()->set_query_starts(1, 4);
+                             },
+                             {"options.query_starts[2]", "STARTS_OUT_OF_ORDER", "3", "at least the one before it, 4"}},
+                    BadInput{"starts that do not end at the total",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               r.mutable_options()->set_key_starts(2, 6);
+                             },
+                             {"options.key_starts[2]", "STARTS_OUT_OF_ORDER", "6", "5, the total length"}},
+                    BadInput{"rank 4 in layout THD",
+                             [](v1::AttendRequest& r) { r.mutable_options()->set_layout(v1::LAYOUT_THD); },
+                             {"query.shape", "RANK_MISMATCH", "4", "3"}},
+                    BadInput{"other kv_heads in value of layout THD",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               r.mutable_value()->set_shape(1, 1);
+                             },
+                             {"value.shape[1]", "SHAPE_MISMATCH", "1", "2"}},
+                    BadInput{"heads that do not divide in layout THD",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               r.mutable_query()->set_shape(1, 3);
+                             },
+                             {"query.shape[1]", "HEADS_NOT_DIVISIBLE", "3", "a multiple of kv_heads, 2"}},
+                    BadInput{"key_lengths in layout THD",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               Assign(r.mutable_options()->mutable_key_lengths(), {5, 0});
+                             },
+                             {"options.key_lengths", "OPTIONS_CONTRADICT", "present",
+                              "absent in layout THD, where key_starts says how many keys there are"}},
+                    BadInput{"mask in layout THD",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               SetMask(r, {1, 5}, 5);
+                             },
+                             {"options.mask", "OPTIONS_CONTRADICT", "present", "absent in layout THD"}},
+                    BadInput{"bias in layout THD",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               SetBias(r, v1::DATA_TYPE_FLOAT32, {1, 5}, 20);
+                             },
+                             {"options.bias", "OPTIONS_CONTRADICT", "present", "absent in layout THD"}},
+                    BadInput{"weights in layout THD",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               r.mutable_results()->set_weights(true);
+                             },
+                             {"results.weights", "OPTIONS_CONTRADICT", "asked for", "absent in layout THD"}},
+                    BadInput{"scores in layout THD",
+                             [](v1::AttendRequest& r) {
+                               MakeRagged(r);
+                               r.mutable_results()->set_scores(v1::SCORE_STAGE_SCALED);
+                             },
+                             {"results.scores", "OPTIONS_CONTRADICT", "asked for", "absent in layout THD"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    MasksAndHeads, BadInputTest,
+    testing::Values(BadInput{"mask of floats",
+                             [](v1::AttendRequest& r) {
+                               SetMask(r, {3, 5}, 60);
+                               r.mutable_options()->mutable_mask()->set_data_type(v1::DATA_TYPE_FLOAT32);
+                             },
+                             {"options.mask.data_type", "UNSUPPORTED_TYPE", "DATA_TYPE_FLOAT32", "DATA_TYPE_BOOL"}},
+                    BadInput{"mask that is empty",
+                             [](v1::AttendRequest& r) { r.mutable_options()->mutable_mask(); },
+                             {"options.mask.data_type", "UNSUPPORTED_TYPE", "DATA_TYPE_UNSPECIFIED", "DATA_TYPE_BOOL"}},
+                    BadInput{"bias of bools",
+                             [](v1::AttendRequest& r) {
+                               SetBias(r, v1::DATA_TYPE_BOOL, {3, 5}, 15);
+                             },
+                             {"options.bias.data_type", "UNSUPPORTED_TYPE", "DATA_TYPE_BOOL",
+                              "DATA_TYPE_FLOAT32, DATA_TYPE_BFLOAT16 or DATA_TYPE_FLOAT16"}},
+                    BadInput{"mask of rank 1",
+                             [](v1::AttendRequest& r) { SetMask(r, {5}, 5); },
+                             {"options.mask.shape", "NOT_BROADCASTABLE", "of rank 1",
+                              "of rank 2 (query_length, key_length), 3 (with query_heads) or 4 (with batch)"}},
+                    BadInput{"bias of rank 5",
+                             [](v1::AttendRequest& r) {
+                               SetBias(r, v1::DATA_TYPE_FLOAT16, {1, 1, 1, 1, 1}, 2);
+                             },
+                             {"options.bias.shape", "NOT_BROADCASTABLE", "of rank 5",
+                              "of rank 2 (query_length, key_length), 3 (with query_heads) or 4 (with batch)"}},
+                    BadInput{"padding mask of rank 2",
+                             [](v1::AttendRequest& r) {
+                               SetMask(r, {2, 5}, 10);
+                             },
+                             {"options.mask.shape[0]", "NOT_BROADCASTABLE", "2", "1 or query_length, 3"}},
+                    BadInput{"bias for kv heads",
+                             [](v1::AttendRequest& r) {
+                               SetBias(r, v1::DATA_TYPE_FLOAT32, {2, 3, 5}, 120);
+                             },
+                             {"options.bias.shape[0]", "NOT_BROADCASTABLE", "2", "1 or query_heads, 4"}},
+                    BadInput{"mask with a negative axis",
+                             [](v1::AttendRequest& r) {
+                               SetMask(r, {3, -5}, 15);
+                             },
+                             {"options.mask.shape[1]", "NOT_BROADCASTABLE", "-5", "1 or key_length, 5"}},
+                    BadInput{"mask of too few bytes",
+                             [](v1::AttendRequest& r) {
+                               SetMask(r, {3, 5}, 14);
+                             },
+                             {"options.mask.data", "BYTE_COUNT_MISMATCH", "14", "15"}},
+                    BadInput{"bias of too many bytes",
+                             [](v1::AttendRequest& r) {
+                               SetBias(r, v1::DATA_TYPE_FLOAT32, {1, 1}, 5);
+                             },
+                             {"options.bias.data", "BYTE_COUNT_MISMATCH", "5", "4"}},
+                    BadInput{"slopes for kv heads",
+                             [](v1::AttendRequest& r) {
+                               Assign(r.mutable_options()->mutable_alibi_slopes(), {1.0F, 1.0F});
+                             },
+                             {"options.alibi_slopes", "SLOPES_COUNT", "2", "4"}},
+                    BadInput{"infinite slope",
+                             [](v1::AttendRequest& r) {
+                               Assign(r.mutable_options()->mutable_alibi_slopes(), {1.0F, 1.0F, kInfinity, 1.0F});
+                             },
+                             {"options.alibi_slopes[2]", "SLOPE_NOT_FINITE", "inf", "finite"}},
+                    BadInput{"too many sinks",
+                             [](v1::AttendRequest& r) { r.mutable_options()->mutable_sinks()->Resize(5, 1); },
+                             {"options.sinks", "SINKS_COUNT", "5", "4"}},
+                    BadInput{"NaN sink",
+                             [](v1::AttendRequest& r) {
+                               Assign(r.mutable_options()->mutable_sinks(), {-kInfinity, kNan, 1.0F, 1.0F});
+                             },
+                             {"options.sinks[1]", "SINK_OUT_OF_RANGE", "nan", "finite or -inf"}},
+                    BadInput{"infinite sink",
+                             [](v1::AttendRequest& r) {
+                               Assign(r.mutable_options()->mutable_sinks(), {1.0F, 1.0F, 1.0F, kInfinity});
+                             },
+                             {"options.sinks[3]", "SINK_OUT_OF_RANGE", "inf", "finite or -inf"}},
+                    BadInput{"bf16 products of f16 inputs",
+                             [](v1::AttendRequest& r) {
+                               for (v1::Tensor* tensor : {r.mutable_query(), r.mutable_key(), r.mutable_value()}) {
+                                 tensor->set_data_type(v1::DATA_TYPE_FLOAT16);
+                                 tensor->mutable_data()->resize(tensor->data().size() / 2);
+                               }
+                               r.mutable_options()->set_compute_type(v1::COMPUTE_TYPE_BF16);
+                             },
+                             {"options.compute_type", "COMPUTE_TYPE_MISMATCH", "bf16",
+                              "that of the inputs where those are f16"}},
+                    BadInput{"narrower output",
+                             [](v1::AttendRequest& r) { r.mutable_options()->set_output_type(v1::DATA_TYPE_FLOAT16); },
+                             {"options.output_type", "OUTPUT_TYPE_MISMATCH", "DATA_TYPE_FLOAT16",
+                              "the type of query, or DATA_TYPE_FLOAT32"}}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Results, BadInputTest,
+    testing::Values(
+        BadInput{"negative row",
+                 [](v1::AttendRequest& r) {
+                   r.mutable_results()->set_weights(true);
+                   Assign(r.mutable_results()->mutable_weight_query_rows(), {0, -1});
+                 },
+                 {"results.weight_query_rows[1]", "QUERY_ROW_OUT_OF_RANGE", "-1", "in [0, 3)"}},
+        BadInput{"row beyond the queries",
+                 [](v1::AttendRequest& r) {
+                   r.mutable_results()->set_weights(true);
+                   Assign(r.mutable_results()->mutable_weight_query_rows(), {3});
+                 },
+                 {"results.weight_query_rows[0]", "QUERY_ROW_OUT_OF_RANGE", "3", "in [0, 3)"}},
+        BadInput{"row twice",
+                 [](v1::AttendRequest& r) {
+                   r.mutable_results()->set_scores(v1::SCORE_STAGE_MASKED);
+                   Assign(r.mutable_results()->mutable_weight_query_rows(), {2, 0, 2});
+                 },
+                 {"results.weight_query_rows[2]", "QUERY_ROW_TWICE", "2", "a row that is not listed before"}},
+        BadInput{"rows of nothing",
+                 [](v1::AttendRequest& r) { r.mutable_results()->add_weight_query_rows(0); },
+                 {"results.weight_query_rows", "OPTIONS_CONTRADICT", "present",
+                  "absent where neither weights nor scores are asked for"}},
+        BadInput{"average of nothing",
+                 [](v1::AttendRequest& r) {
+                   r.mutable_results()->set_average_weights_over_heads(true);
+                   r.mutable_results()->set_scores(v1::SCORE_STAGE_SCALED);
+                 },
+                 {"results.average_weights_over_heads", "OPTIONS_CONTRADICT", "true",
+                  "false where no weights are asked for"}},
+        BadInput{"nothing at all",
+                 [](v1::AttendRequest& r) { r.mutable_results()->set_omit_output(true); },
+                 {"results.omit_output", "OPTIONS_CONTRADICT", "true", "false where no other result is asked for"}}));
+
 INSTANTIATE_TEST_SUITE_P(
     Options, BadInputTest,
     testing::Values(
@@ -324,11 +699,11 @@ INSTANTIATE_TEST_SUITE_P(
                   "(3), DATA_TYPE_BOOL (4), DATA_TYPE_INT64 (5)"}},
         BadInput{"negative softcap",
                  [](v1::AttendRequest& r) { r.mutable_options()->set_softcap(-1); },
-                 {"options.softcap", "SOFTCAP_OUT_OF_RANGE", "-1", "finite and at least 0"}},
+                 {"options.softcap", "SOFTCAP_OUT_OF_RANGE", "-1", "finite, 0 (none) or more"}},
         BadInput{
             "NaN softcap",
             [](v1::AttendRequest& r) { r.mutable_options()->set_softcap(std::numeric_limits<float>::quiet_NaN()); },
-            {"options.softcap", "SOFTCAP_OUT_OF_RANGE", "nan", "finite and at least 0"}},
+            {"options.softcap", "SOFTCAP_OUT_OF_RANGE", "nan", "finite, 0 (none) or more"}},
         BadInput{"window below -1",
                  [](v1::AttendRequest& r) { r.mutable_options()->set_window_left(-2); },
                  {"options.window_left", "WINDOW_OUT_OF_RANGE", "-2", "at least -1"}},

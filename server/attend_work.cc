@@ -1,5 +1,6 @@
 #include "server/attend_work.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -11,6 +12,8 @@ namespace {
 
 // How much one task copies: a fraction of a millisecond, so that neither tiles nor other requests wait for long.
 constexpr int64_t kGatherBytes = int64_t{1} << 20;
+// How much one task looks at for numbers that are not finite: likewise.
+constexpr int64_t kSearchBytes = int64_t{1} << 20;
 
 constexpr char kCancelled[] = "cancelled by the caller";
 
@@ -20,13 +23,29 @@ int64_t SaturatingAdd(int64_t a, int64_t b) {
 }
 
 int64_t InputBytes(const core::AttentionProblem& problem) {
-  return SaturatingAdd(problem.QueryBytes(), SaturatingAdd(problem.KeyBytes(), problem.ValueBytes()));
+  int64_t sum = 0;
+  for (const int64_t bytes :
+       {problem.QueryBytes(), problem.KeyBytes(), problem.ValueBytes(), problem.MaskBytes(), problem.BiasBytes()}) {
+    sum = SaturatingAdd(sum, bytes);
+  }
+  return sum;
 }
 
 // Which field to name where a request can never be admitted.
 std::string LargestField(const core::AttentionProblem& problem) {
-  if (problem.WeightsBytes() > InputBytes(problem)) return "results.weights";
-  return problem.QueryBytes() >= problem.KeyBytes() + problem.ValueBytes() ? "query" : "key";
+  const std::pair<int64_t, const char*> fields[] = {
+      {std::max(problem.QueryBytes(), problem.OutputBytes()), "query"},
+      {SaturatingAdd(problem.KeyBytes(), problem.ValueBytes()), "key"},
+      {problem.MaskBytes(), "options.mask"},
+      {problem.BiasBytes(), "options.bias"},
+      {problem.WeightsBytes(), "results.weights"},
+      {problem.ScoresBytes(), "results.scores"},
+  };
+  const auto* largest = &fields[0];
+  for (const auto& field : fields) {
+    if (field.first > largest->first) largest = &field;
+  }
+  return largest->second;
 }
 
 }  // namespace
@@ -76,6 +95,7 @@ void AttendWork::Decode(wire::AttendRequestParts parts) {
   if (!request.ok()) return End(request.status());
   outcome_.problem = request->problem;
   priority_ = request->priority;
+  reject_non_finite_ = request->reject_non_finite;
   tensors_ = std::move(request->tensors);
   Reserve();
 }
@@ -139,6 +159,15 @@ void AttendWork::Allocate() {
 void AttendWork::Gather() {
   if (EndIfCancelled()) return;
   if (!gatherer_->Step(kGatherBytes)) return Post(&AttendWork::Gather);
+  if (!reject_non_finite_) return Compute();
+  search_.emplace(*outcome_.problem, gatherer_->inputs());
+  Post(&AttendWork::Search);
+}
+
+void AttendWork::Search() {
+  if (EndIfCancelled()) return;
+  if (absl::Status status = search_->Step(kSearchBytes); !status.ok()) return End(std::move(status));
+  if (!search_->done()) return Post(&AttendWork::Search);
   Compute();
 }
 

@@ -19,6 +19,7 @@
 #include "server/attend_backend.h"
 #include "server/input_gatherer.h"
 #include "server/metrics.h"
+#include "server/non_finite_search.h"
 #include "server/response_writer.h"
 
 namespace attend::server {
@@ -84,6 +85,7 @@ class AttendWork : public std::enable_shared_from_this<AttendWork> {
   void Admitted(const absl::Status& status);
   void Allocate();
   void Gather();
+  void Search();  // only with reject_non_finite
   void Compute();
   void Computed(const absl::Status& status, const core::JobTimings& timings);
   void End(absl::Status status);
@@ -101,6 +103,8 @@ class AttendWork : public std::enable_shared_from_this<AttendWork> {
   RequestTensors tensors_;  // until they are gathered
   int priority_ = 5;
   std::optional<InputGatherer> gatherer_;
+  bool reject_non_finite_ = false;
+  std::optional<NonFiniteSearch> search_;
   std::optional<ResponseWriter> writer_;
   absl::Time submitted_;
 

@@ -13,24 +13,38 @@ absl::StatusOr<InputGatherer> InputGatherer::Create(const core::AttentionProblem
                                                     core::BufferPool& buffers) {
   InputGatherer result;
   const auto alignment = static_cast<size_t>(core::ElementBytes(problem.type()));
-  wire::BulkBytes* const arrived[] = {&tensors.query, &tensors.key, &tensors.value};
-  const void** const places[] = {&result.inputs_.query, &result.inputs_.key, &result.inputs_.value};
+  const core::ElementType bias_type = problem.options().bias ? problem.options().bias->type : problem.type();
+  const void* mask = nullptr;
+  struct Arrival {
+    wire::BulkBytes& bytes;
+    size_t alignment;
+    const void*& place;
+  };
+  const Arrival arrivals[] = {
+      {tensors.query, alignment, result.inputs_.query},
+      {tensors.key, alignment, result.inputs_.key},
+      {tensors.value, alignment, result.inputs_.value},
+      {tensors.mask, 1, mask},
+      {tensors.bias, static_cast<size_t>(core::ElementBytes(bias_type)), result.inputs_.bias},
+  };
   for (size_t i = 0; i < result.tensors_.size(); ++i) {
     Tensor& tensor = result.tensors_[i];
-    const int64_t bytes = arrived[i]->size();
+    const Arrival& arrival = arrivals[i];
+    const int64_t bytes = arrival.bytes.size();
     if (bytes == 0) continue;
-    if (const std::byte* in_place = arrived[i]->InPlace(alignment)) {
-      *places[i] = in_place;
-      tensor.in_place = std::move(*arrived[i]);
+    if (const std::byte* in_place = arrival.bytes.InPlace(arrival.alignment)) {
+      arrival.place = in_place;
+      tensor.in_place = std::move(arrival.bytes);
       continue;
     }
     tensor.copy = buffers.Acquire(bytes);
     if (tensor.copy.size() != bytes) {
       return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes of inputs"));
     }
-    *places[i] = tensor.copy.data();
-    tensor.gatherer = wire::BulkGatherer(std::move(*arrived[i]), tensor.copy.data());
+    arrival.place = tensor.copy.data();
+    tensor.gatherer = wire::BulkGatherer(std::move(arrival.bytes), tensor.copy.data());
   }
+  result.inputs_.mask = static_cast<const uint8_t*>(mask);
   return result;
 }
 

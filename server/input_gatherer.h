@@ -40,7 +40,7 @@ class InputGatherer {
   };
   InputGatherer() = default;
 
-  std::array<Tensor, 3> tensors_;  // query, key, value
+  std::array<Tensor, 5> tensors_;  // query, key, value, mask, bias
   core::AttentionInputs inputs_;
 };
 

@@ -17,7 +17,12 @@ core::AttentionProblem Problem(int64_t batch = 2) {
                                       .key_length = 5,
                                       .head_dim = 4,
                                       .value_dim = 2};
-  return *core::AttentionProblem::Create(shape, core::ElementType::kFloat32);
+  core::AttentionOptions options;
+  if (batch > 0) {
+    options.mask = core::BroadcastTensor{.shape = {batch, 1, 1, 5}};
+    options.bias = core::BroadcastTensor{.shape = {3, 5}, .type = core::ElementType::kFloat16};
+  }
+  return *core::AttentionProblem::Create(shape, core::ElementType::kFloat32, options);
 }
 
 std::string Pattern(int64_t bytes, char seed) {
@@ -35,9 +40,10 @@ wire::BulkBytes InSlices(const std::string& bytes, size_t slice_size) {
 }
 
 RequestTensors Tensors(const core::AttentionProblem& problem, size_t slice_size) {
-  return {InSlices(Pattern(problem.QueryBytes(), 'q'), slice_size),
-          InSlices(Pattern(problem.KeyBytes(), 'k'), slice_size),
-          InSlices(Pattern(problem.ValueBytes(), 'v'), slice_size)};
+  return {
+      InSlices(Pattern(problem.QueryBytes(), 'q'), slice_size), InSlices(Pattern(problem.KeyBytes(), 'k'), slice_size),
+      InSlices(Pattern(problem.ValueBytes(), 'v'), slice_size), InSlices(Pattern(problem.MaskBytes(), 'm'), slice_size),
+      InSlices(Pattern(problem.BiasBytes(), 'b'), slice_size)};
 }
 
 void ExpectGathered(const core::AttentionProblem& problem, const core::AttentionInputs& inputs) {
@@ -47,6 +53,8 @@ void ExpectGathered(const core::AttentionProblem& problem, const core::Attention
   EXPECT_EQ(bytes(inputs.query, problem.QueryBytes()), Pattern(problem.QueryBytes(), 'q'));
   EXPECT_EQ(bytes(inputs.key, problem.KeyBytes()), Pattern(problem.KeyBytes(), 'k'));
   EXPECT_EQ(bytes(inputs.value, problem.ValueBytes()), Pattern(problem.ValueBytes(), 'v'));
+  EXPECT_EQ(bytes(inputs.mask, problem.MaskBytes()), Pattern(problem.MaskBytes(), 'm'));
+  EXPECT_EQ(bytes(inputs.bias, problem.BiasBytes()), Pattern(problem.BiasBytes(), 'b'));
 }
 
 TEST(InputGathererTest, GathersInPiecesOfAnySize) {
@@ -56,7 +64,8 @@ TEST(InputGathererTest, GathersInPiecesOfAnySize) {
     auto gatherer = InputGatherer::Create(problem, Tensors(problem, 13), buffers);
     ASSERT_TRUE(gatherer.ok()) << gatherer.status();
     int64_t remaining = gatherer->remaining_bytes();
-    EXPECT_EQ(remaining, problem.QueryBytes() + problem.KeyBytes() + problem.ValueBytes());
+    // The mask is of 10 bytes, so in one piece of 13, and anywhere is where a byte may lie.
+    EXPECT_EQ(remaining, problem.QueryBytes() + problem.KeyBytes() + problem.ValueBytes() + problem.BiasBytes());
     while (!gatherer->Step(step)) {
       EXPECT_EQ(gatherer->remaining_bytes(), remaining - step);
       remaining = gatherer->remaining_bytes();
@@ -77,7 +86,7 @@ TEST(InputGathererTest, LeavesInPlaceWhatIsWholeAndAligned) {
   auto gatherer = InputGatherer::Create(problem, std::move(tensors), buffers);
   ASSERT_TRUE(gatherer.ok()) << gatherer.status();
   EXPECT_EQ(gatherer->inputs().query, memory);
-  EXPECT_EQ(gatherer->remaining_bytes(), problem.KeyBytes() + problem.ValueBytes());
+  EXPECT_EQ(gatherer->remaining_bytes(), problem.KeyBytes() + problem.ValueBytes() + problem.BiasBytes());
   EXPECT_TRUE(gatherer->Step(1 << 20));
   ExpectGathered(problem, gatherer->inputs());
 }

@@ -25,9 +25,14 @@ void Describe(v1::DataType type, const std::vector<int64_t>& shape, v1::Tensor& 
 v1::AttendResponse MakeResponse(const core::AttentionProblem& problem, const ResponseTimings& timings,
                                 absl::string_view request_id) {
   v1::AttendResponse response;
-  Describe(ToDataType(problem.type()), OutputShape(problem), *response.mutable_output());
+  if (!problem.results().omit_output) {
+    Describe(ToDataType(problem.output_type()), OutputShape(problem), *response.mutable_output());
+  }
   if (problem.results().weights) {
     Describe(v1::DATA_TYPE_FLOAT32, WeightsShape(problem), *response.mutable_weights());
+  }
+  if (problem.results().scores != core::ScoreStage::kNone) {
+    Describe(v1::DATA_TYPE_FLOAT32, ScoresShape(problem), *response.mutable_scores());
   }
   if (problem.results().logsumexp) {
     Describe(v1::DATA_TYPE_FLOAT32, LogsumexpShape(problem), *response.mutable_logsumexp());
@@ -65,9 +70,11 @@ wire::BulkBytes Share(core::Buffer buffer) {
 }  // namespace
 
 int64_t PredictResponseBytes(const core::AttentionProblem& problem) {
-  // Types, shapes and headers of three tensors (under 70 bytes each), timings, work, and a request_id of 128 bytes.
+  // Types, shapes and headers of four tensors (60 bytes each at most), timings (92), work (10), and a request_id of 128
+  // bytes (131).
   int64_t bytes = 512;
-  for (const int64_t tensor : {problem.OutputBytes(), problem.WeightsBytes(), problem.LogsumexpBytes()}) {
+  for (const int64_t tensor :
+       {problem.OutputBytes(), problem.WeightsBytes(), problem.ScoresBytes(), problem.LogsumexpBytes()}) {
     if (__builtin_add_overflow(bytes, tensor, &bytes)) return std::numeric_limits<int64_t>::max();
   }
   return bytes;
@@ -79,6 +86,7 @@ absl::StatusOr<ResponseWriter> ResponseWriter::Create(const core::AttentionProbl
   for (const absl::Status& status : {
            Acquire(problem.OutputBytes(), buffers, writer.output_),
            Acquire(problem.WeightsBytes(), buffers, writer.weights_),
+           Acquire(problem.ScoresBytes(), buffers, writer.scores_),
            Acquire(problem.LogsumexpBytes(), buffers, writer.logsumexp_),
        }) {
     if (!status.ok()) return status;
@@ -89,6 +97,7 @@ absl::StatusOr<ResponseWriter> ResponseWriter::Create(const core::AttentionProbl
 core::AttentionResults ResponseWriter::results() const {
   return {.output = output_.data(),
           .weights = reinterpret_cast<float*>(weights_.data()),
+          .scores = reinterpret_cast<float*>(scores_.data()),
           .logsumexp = reinterpret_cast<float*>(logsumexp_.data())};
 }
 
@@ -97,6 +106,7 @@ grpc::ByteBuffer ResponseWriter::Finish(const ResponseTimings& timings, absl::st
   parts.message = MakeResponse(problem_, timings, request_id);
   parts.output = Share(std::move(output_));
   parts.weights = Share(std::move(weights_));
+  parts.scores = Share(std::move(scores_));
   parts.logsumexp = Share(std::move(logsumexp_));
   return wire::JoinAttendResponse(parts);
 }

@@ -34,8 +34,8 @@ class ResponseWriter {
   // Takes the memory of the results from `buffers`. RESOURCE_EXHAUSTED if it cannot be had.
   static absl::StatusOr<ResponseWriter> Create(const core::AttentionProblem& problem, core::BufferPool& buffers);
 
-  // Where the tiles write: aligned to 64, of the problem's OutputBytes, WeightsBytes and LogsumexpBytes. Stays where it
-  // is when this object is moved.
+  // Where the tiles write: aligned to 64, of the problem's OutputBytes, WeightsBytes, ScoresBytes and LogsumexpBytes.
+  // Stays where it is when this object is moved.
   core::AttentionResults results() const;
 
   // The message, which takes the memory with it: each block goes back to its pool when gRPC has sent it, on any thread.
@@ -47,6 +47,7 @@ class ResponseWriter {
   core::AttentionProblem problem_;
   core::Buffer output_;
   core::Buffer weights_;
+  core::Buffer scores_;
   core::Buffer logsumexp_;
 };
 

@@ -92,6 +92,50 @@ TEST(ResponseWriterTest, SendsOnlyWhatWasAskedFor) {
   EXPECT_FALSE(response.has_logsumexp());
 }
 
+TEST(ResponseWriterTest, SendsScoresAndWeightsOfSomeRowsWithoutAnOutput) {
+  const core::AttentionProblem problem = Problem(core::Layout::kBHND, {.weights = true,
+                                                                       .weight_query_rows = {2, 0},
+                                                                       .average_weights_over_heads = true,
+                                                                       .scores = core::ScoreStage::kMasked,
+                                                                       .omit_output = true});
+  core::BufferPool buffers(0);
+  auto writer = ResponseWriter::Create(problem, buffers);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  EXPECT_EQ(writer->results().output, nullptr);
+  std::memset(writer->results().weights, 'w', static_cast<size_t>(problem.WeightsBytes()));
+  std::memset(writer->results().scores, 's', static_cast<size_t>(problem.ScoresBytes()));
+  const v1::AttendResponse response = Parse((*std::move(writer)).Finish({}, ""));
+  EXPECT_FALSE(response.has_output());
+  EXPECT_THAT(response.weights().shape(), ElementsAre(2, 2, 5));
+  EXPECT_EQ(response.weights().data(), std::string(2 * 2 * 5 * 4, 'w'));
+  EXPECT_THAT(response.scores().shape(), ElementsAre(2, 4, 2, 5));
+  EXPECT_EQ(response.scores().data_type(), v1::DATA_TYPE_FLOAT32);
+  EXPECT_EQ(response.scores().data(), std::string(2 * 4 * 2 * 5 * 4, 's'));
+}
+
+TEST(ResponseWriterTest, SendsFloat32OutputOfRaggedBatches) {
+  const core::AttentionShape shape = {
+      .batch = 2, .query_heads = 4, .kv_heads = 2, .query_length = 3, .key_length = 5, .head_dim = 8, .value_dim = 6};
+  const auto problem = core::AttentionProblem::Create(shape, core::ElementType::kBFloat16,
+                                                      {.layout = core::Layout::kTHD,
+                                                       .query_starts = {0, 1, 3},
+                                                       .key_starts = {0, 0, 5},
+                                                       .output_type = core::ElementType::kFloat32},
+                                                      {.logsumexp = true});
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  core::BufferPool buffers(0);
+  auto writer = ResponseWriter::Create(*problem, buffers);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  std::memset(writer->results().output, 'o', static_cast<size_t>(problem->OutputBytes()));
+  std::memset(writer->results().logsumexp, 'l', static_cast<size_t>(problem->LogsumexpBytes()));
+  const v1::AttendResponse response = Parse((*std::move(writer)).Finish({}, ""));
+  EXPECT_EQ(response.output().data_type(), v1::DATA_TYPE_FLOAT32);
+  EXPECT_THAT(response.output().shape(), ElementsAre(3, 4, 6));
+  EXPECT_EQ(response.output().data(), std::string(3 * 4 * 6 * 4, 'o'));
+  EXPECT_THAT(response.logsumexp().shape(), ElementsAre(4, 3));
+  EXPECT_EQ(response.logsumexp().data(), std::string(4 * 3 * 4, 'l'));
+}
+
 TEST(ResponseWriterTest, AnEmptyResultHasItsShape) {
   const core::AttentionProblem problem = Problem(core::Layout::kBHND, {.weights = true}, 0);
   core::BufferPool buffers(0);
@@ -127,7 +171,9 @@ TEST(ResponseWriterTest, SendsFromTheMemoryThatWasWrittenAndGivesItBack) {
 
 TEST(PredictResponseBytesTest, IsAnUpperBoundThatIsClose) {
   for (const int64_t query_length : {0, 1, 3, 100, 5000}) {
-    for (const core::ResultSelection results : {core::ResultSelection{}, core::ResultSelection{true, true}}) {
+    for (const core::ResultSelection& results :
+         {core::ResultSelection{},
+          core::ResultSelection{.weights = true, .scores = core::ScoreStage::kScaled, .logsumexp = true}}) {
       const core::AttentionProblem problem = Problem(core::Layout::kBHND, results, query_length);
       core::BufferPool buffers(0);
       auto writer = ResponseWriter::Create(problem, buffers);

@@ -13,22 +13,38 @@
 namespace attend::server {
 namespace {
 
-// Which axis of a tensor is which; the others are in the same place in every layout.
-constexpr int kRank = 4;
-constexpr int kBatchAxis = 0;
-constexpr int kDimAxis = 3;
-constexpr int HeadsAxis(core::Layout layout) { return layout == core::Layout::kBHND ? 1 : 2; }
-constexpr int LengthAxis(core::Layout layout) { return layout == core::Layout::kBHND ? 2 : 1; }
+// Which axis of query, key and value is which.
+struct Axes {
+  int rank;
+  int batch;  // of no meaning in layout THD, whose batch is that of query_starts
+  int heads;
+  int length;
+  int dim;
+  absl::string_view text;
+};
 
-std::vector<int64_t> InLayout(core::Layout layout, int64_t batch, int64_t heads, int64_t length, int64_t dim) {
-  std::vector<int64_t> lengths = {batch, heads, length, dim};
-  if (layout == core::Layout::kBNHD) std::swap(lengths[1], lengths[2]);
-  return lengths;
+constexpr Axes AxesOf(core::Layout layout) {
+  switch (layout) {
+    case core::Layout::kBHND:
+      return {4, 0, 1, 2, 3, "[batch, heads, length, dim] in layout BHND"};
+    case core::Layout::kBNHD:
+      return {4, 0, 2, 1, 3, "[batch, length, heads, dim] in layout BNHD"};
+    case core::Layout::kTHD:
+      return {3, -1, 1, 0, 2, "[total length, heads, dim] in layout THD"};
+  }
+  return {};
 }
 
-absl::string_view AxesOf(core::Layout layout) {
-  return layout == core::Layout::kBHND ? "[batch, heads, length, dim] in layout BHND"
-                                       : "[batch, length, heads, dim] in layout BNHD";
+std::vector<int64_t> InLayout(core::Layout layout, int64_t batch, int64_t heads, int64_t length, int64_t dim) {
+  switch (layout) {
+    case core::Layout::kBHND:
+      return {batch, heads, length, dim};
+    case core::Layout::kBNHD:
+      return {batch, length, heads, dim};
+    case core::Layout::kTHD:
+      return {length, heads, dim};
+  }
+  return {};
 }
 
 absl::Status CheckPresentWithRank(absl::string_view name, bool present, const v1::Tensor& tensor, core::Layout layout) {
@@ -36,29 +52,22 @@ absl::Status CheckPresentWithRank(absl::string_view name, bool present, const v1
     return core::InvalidArgument(
         {.field = std::string(name), .reason = "MISSING_FIELD", .value = "absent", .limit = "a tensor"});
   }
-  if (tensor.shape_size() == kRank) return absl::OkStatus();
+  const Axes axes = AxesOf(layout);
+  if (tensor.shape_size() == axes.rank) return absl::OkStatus();
   const core::Violation violation = {.field = absl::StrCat(name, ".shape"),
                                      .reason = "RANK_MISMATCH",
                                      .value = absl::StrCat(tensor.shape_size()),
-                                     .limit = absl::StrCat(kRank)};
+                                     .limit = absl::StrCat(axes.rank)};
   return core::InvalidArgument(violation, absl::StrCat(name, ".shape has rank ", tensor.shape_size(), ", must have ",
-                                                       kRank, ": ", AxesOf(layout)));
+                                                       axes.rank, ": ", axes.text));
 }
 
-absl::StatusOr<core::ElementType> ReadElementType(v1::DataType type) {
-  switch (type) {
-    case v1::DATA_TYPE_FLOAT32:
-      return core::ElementType::kFloat32;
-    case v1::DATA_TYPE_BFLOAT16:
-      return core::ElementType::kBFloat16;
-    case v1::DATA_TYPE_FLOAT16:
-      return core::ElementType::kFloat16;
-    default:
-      return core::InvalidArgument({.field = "query.data_type",
-                                    .reason = "UNSUPPORTED_TYPE",
-                                    .value = v1::DataType_Name(type),
-                                    .limit = "DATA_TYPE_FLOAT32, DATA_TYPE_BFLOAT16 or DATA_TYPE_FLOAT16"});
-  }
+absl::Status CheckFloat(absl::string_view field, v1::DataType type) {
+  if (ToElementType(type).has_value()) return absl::OkStatus();
+  return core::InvalidArgument({.field = std::string(field),
+                                .reason = "UNSUPPORTED_TYPE",
+                                .value = v1::DataType_Name(type),
+                                .limit = "DATA_TYPE_FLOAT32, DATA_TYPE_BFLOAT16 or DATA_TYPE_FLOAT16"});
 }
 
 absl::Status CheckSameType(absl::string_view name, v1::DataType type, v1::DataType query_type) {
@@ -71,45 +80,39 @@ absl::Status CheckSameType(absl::string_view name, v1::DataType type, v1::DataTy
                                                        violation.limit, " as query.data_type"));
 }
 
-// What one tensor must be, and what it came with.
-struct TensorCheck {
-  absl::string_view name;
-  const v1::Tensor* tensor;
-  std::vector<int64_t> expected_shape;
-  int64_t bytes;
-  int64_t expected_bytes;
-};
-
-absl::Status CheckTensor(const TensorCheck& check) {
-  for (int axis = 0; axis < kRank; ++axis) {
-    const int64_t expected = check.expected_shape[static_cast<size_t>(axis)];
-    if (check.tensor->shape(axis) == expected) continue;
-    return core::InvalidArgument({.field = absl::StrCat(check.name, ".shape[", axis, "]"),
+absl::Status CheckShape(absl::string_view name, const v1::Tensor& tensor, const std::vector<int64_t>& expected) {
+  for (int axis = 0; axis < tensor.shape_size(); ++axis) {
+    if (tensor.shape(axis) == expected[static_cast<size_t>(axis)]) continue;
+    return core::InvalidArgument({.field = absl::StrCat(name, ".shape[", axis, "]"),
                                   .reason = "SHAPE_MISMATCH",
-                                  .value = absl::StrCat(check.tensor->shape(axis)),
-                                  .limit = absl::StrCat(expected)});
+                                  .value = absl::StrCat(tensor.shape(axis)),
+                                  .limit = absl::StrCat(expected[static_cast<size_t>(axis)])});
   }
-  if (check.bytes == check.expected_bytes) return absl::OkStatus();
-  const core::Violation violation = {.field = absl::StrCat(check.name, ".data"),
+  return absl::OkStatus();
+}
+
+absl::Status CheckByteCount(absl::string_view name, int64_t bytes, int64_t expected) {
+  if (bytes == expected) return absl::OkStatus();
+  const core::Violation violation = {.field = absl::StrCat(name, ".data"),
                                      .reason = "BYTE_COUNT_MISMATCH",
-                                     .value = absl::StrCat(check.bytes),
-                                     .limit = absl::StrCat(check.expected_bytes)};
-  return core::InvalidArgument(
-      violation, absl::StrCat(violation.field, " has ", violation.value, " bytes, must have ", violation.limit, " by ",
-                              check.name, ".shape and ", check.name, ".data_type"));
+                                     .value = absl::StrCat(bytes),
+                                     .limit = absl::StrCat(expected)};
+  return core::InvalidArgument(violation, absl::StrCat(violation.field, " has ", bytes, " bytes, must have ", expected,
+                                                       " by ", name, ".shape and ", name, ".data_type"));
 }
 
 // The path in the request of a field that core names.
 std::string WirePath(absl::string_view field, core::Layout layout) {
+  const Axes axes = AxesOf(layout);
   const auto axis = [](absl::string_view tensor, int index) { return absl::StrCat(tensor, ".shape[", index, "]"); };
   const std::array<std::pair<absl::string_view, std::string>, 11> paths = {{
-      {"batch", axis("query", kBatchAxis)},
-      {"query_heads", axis("query", HeadsAxis(layout))},
-      {"query_length", axis("query", LengthAxis(layout))},
-      {"head_dim", axis("query", kDimAxis)},
-      {"kv_heads", axis("key", HeadsAxis(layout))},
-      {"key_length", axis("key", LengthAxis(layout))},
-      {"value_dim", axis("value", kDimAxis)},
+      {"batch", layout == core::Layout::kTHD ? "options.query_starts" : axis("query", axes.batch)},
+      {"query_heads", axis("query", axes.heads)},
+      {"query_length", axis("query", axes.length)},
+      {"head_dim", axis("query", axes.dim)},
+      {"kv_heads", axis("key", axes.heads)},
+      {"key_length", axis("key", axes.length)},
+      {"value_dim", axis("value", axes.dim)},
       {"query", "query.shape"},
       {"key", "key.shape"},
       {"value", "value.shape"},
@@ -118,7 +121,8 @@ std::string WirePath(absl::string_view field, core::Layout layout) {
   const auto* const found =
       std::find_if(paths.begin(), paths.end(), [field](const auto& path) { return path.first == field; });
   if (found != paths.end()) return found->second;
-  const bool is_result = field == "weights" || field == "logsumexp";
+  const absl::string_view name = field.substr(0, field.find_first_of(".["));
+  const bool is_result = v1::ResultSelection::descriptor()->FindFieldByName(std::string(name)) != nullptr;
   return absl::StrCat(is_result ? "results." : "options.", field);
 }
 
@@ -133,37 +137,60 @@ absl::StatusOr<TensorShapes> ReadTensorShapes(const v1::AttendRequest& request, 
     if (!status.ok()) return status;
   }
   const v1::DataType query_type = request.query().data_type();
-  const absl::StatusOr<core::ElementType> type = ReadElementType(query_type);
   for (const absl::Status& status : {
-           type.status(),
+           CheckFloat("query.data_type", query_type),
            CheckSameType("key", request.key().data_type(), query_type),
            CheckSameType("value", request.value().data_type(), query_type),
        }) {
     if (!status.ok()) return status;
   }
-  const core::AttentionShape shape = {.batch = request.query().shape(kBatchAxis),
-                                      .query_heads = request.query().shape(HeadsAxis(layout)),
-                                      .kv_heads = request.key().shape(HeadsAxis(layout)),
-                                      .query_length = request.query().shape(LengthAxis(layout)),
-                                      .key_length = request.key().shape(LengthAxis(layout)),
-                                      .head_dim = request.query().shape(kDimAxis),
-                                      .value_dim = request.value().shape(kDimAxis)};
-  return TensorShapes{.shape = shape, .type = *type};
+  const Axes axes = AxesOf(layout);
+  // Without starts there are no sequences; that they are missing is found with them.
+  const int64_t sequences = std::max<int64_t>(0, int64_t{request.options().query_starts_size()} - 1);
+  const core::AttentionShape shape = {
+      .batch = layout == core::Layout::kTHD ? sequences : request.query().shape(axes.batch),
+      .query_heads = request.query().shape(axes.heads),
+      .kv_heads = request.key().shape(axes.heads),
+      .query_length = request.query().shape(axes.length),
+      .key_length = request.key().shape(axes.length),
+      .head_dim = request.query().shape(axes.dim),
+      .value_dim = request.value().shape(axes.dim)};
+  return TensorShapes{.shape = shape, .type = *ToElementType(query_type)};
+}
+
+absl::Status ReadBroadcastTensors(const v1::AttentionOptions& options, core::AttentionOptions& result) {
+  if (options.has_mask()) {
+    const v1::Tensor& mask = options.mask();
+    if (mask.data_type() != v1::DATA_TYPE_BOOL) {
+      return core::InvalidArgument({.field = "options.mask.data_type",
+                                    .reason = "UNSUPPORTED_TYPE",
+                                    .value = v1::DataType_Name(mask.data_type()),
+                                    .limit = "DATA_TYPE_BOOL"});
+    }
+    result.mask = core::BroadcastTensor{.shape = {mask.shape().begin(), mask.shape().end()}};
+  }
+  if (options.has_bias()) {
+    const v1::Tensor& bias = options.bias();
+    if (absl::Status status = CheckFloat("options.bias.data_type", bias.data_type()); !status.ok()) return status;
+    result.bias = core::BroadcastTensor{.shape = {bias.shape().begin(), bias.shape().end()},
+                                        .type = *ToElementType(bias.data_type())};
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckTensorsAgree(const v1::AttendRequest& request, const TensorByteCounts& bytes,
                                const core::AttentionProblem& problem) {
-  const core::AttentionShape& s = problem.shape();
-  const core::Layout layout = problem.options().layout;
-  for (const TensorCheck& check : {
-           TensorCheck{"query", &request.query(), InLayout(layout, s.batch, s.query_heads, s.query_length, s.head_dim),
-                       bytes.query, problem.QueryBytes()},
-           TensorCheck{"key", &request.key(), InLayout(layout, s.batch, s.kv_heads, s.key_length, s.head_dim),
-                       bytes.key, problem.KeyBytes()},
-           TensorCheck{"value", &request.value(), InLayout(layout, s.batch, s.kv_heads, s.key_length, s.value_dim),
-                       bytes.value, problem.ValueBytes()},
+  for (const absl::Status& status : {
+           CheckShape("query", request.query(), QueryShape(problem)),
+           CheckByteCount("query", bytes.query, problem.QueryBytes()),
+           CheckShape("key", request.key(), KeyShape(problem)),
+           CheckByteCount("key", bytes.key, problem.KeyBytes()),
+           CheckShape("value", request.value(), ValueShape(problem)),
+           CheckByteCount("value", bytes.value, problem.ValueBytes()),
+           CheckByteCount("options.mask", bytes.mask, problem.MaskBytes()),
+           CheckByteCount("options.bias", bytes.bias, problem.BiasBytes()),
        }) {
-    if (absl::Status status = CheckTensor(check); !status.ok()) return status;
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -181,6 +208,21 @@ absl::Status InWireTerms(const absl::Status& status, core::Layout layout) {
   return core::InvalidArgument(*violation, absl::StrCat(subject, separator, rest));
 }
 
+std::vector<int64_t> QueryShape(const core::AttentionProblem& problem) {
+  const core::AttentionShape& s = problem.shape();
+  return InLayout(problem.options().layout, s.batch, s.query_heads, s.query_length, s.head_dim);
+}
+
+std::vector<int64_t> KeyShape(const core::AttentionProblem& problem) {
+  const core::AttentionShape& s = problem.shape();
+  return InLayout(problem.options().layout, s.batch, s.kv_heads, s.key_length, s.head_dim);
+}
+
+std::vector<int64_t> ValueShape(const core::AttentionProblem& problem) {
+  const core::AttentionShape& s = problem.shape();
+  return InLayout(problem.options().layout, s.batch, s.kv_heads, s.key_length, s.value_dim);
+}
+
 std::vector<int64_t> OutputShape(const core::AttentionProblem& problem) {
   const core::AttentionShape& s = problem.shape();
   return InLayout(problem.options().layout, s.batch, s.query_heads, s.query_length, s.value_dim);
@@ -188,12 +230,32 @@ std::vector<int64_t> OutputShape(const core::AttentionProblem& problem) {
 
 std::vector<int64_t> WeightsShape(const core::AttentionProblem& problem) {
   const core::AttentionShape& s = problem.shape();
-  return {s.batch, s.query_heads, s.query_length, s.key_length};
+  if (problem.results().average_weights_over_heads) return {s.batch, problem.WeightRows(), s.key_length};
+  return ScoresShape(problem);
+}
+
+std::vector<int64_t> ScoresShape(const core::AttentionProblem& problem) {
+  const core::AttentionShape& s = problem.shape();
+  return {s.batch, s.query_heads, problem.WeightRows(), s.key_length};
 }
 
 std::vector<int64_t> LogsumexpShape(const core::AttentionProblem& problem) {
   const core::AttentionShape& s = problem.shape();
+  if (problem.options().layout == core::Layout::kTHD) return {s.query_heads, s.query_length};
   return {s.batch, s.query_heads, s.query_length};
+}
+
+std::optional<core::ElementType> ToElementType(v1::DataType type) {
+  switch (type) {
+    case v1::DATA_TYPE_FLOAT32:
+      return core::ElementType::kFloat32;
+    case v1::DATA_TYPE_BFLOAT16:
+      return core::ElementType::kBFloat16;
+    case v1::DATA_TYPE_FLOAT16:
+      return core::ElementType::kFloat16;
+    default:
+      return std::nullopt;
+  }
 }
 
 v1::DataType ToDataType(core::ElementType type) {

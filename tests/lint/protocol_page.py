@@ -10,7 +10,7 @@ import sys
 
 REASON = re.compile(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)"')
 # Lines that have reasons: as a member of a violation, or as an argument of a check.
-REASON_CONTEXT = re.compile(r"reason|_OUT_OF_RANGE|_MISMATCH")
+REASON_CONTEXT = re.compile(r"reason|_OUT_OF_RANGE|_MISMATCH|_COUNT|_FINITE")
 
 
 def reasons_in_sources(root):
