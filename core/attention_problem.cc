@@ -1,15 +1,13 @@
 #include "core/attention_problem.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <initializer_list>
+#include <cstddef>
 #include <limits>
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "core/violation.h"
+#include "core/problem_check.h"
 
 namespace attend::core {
 namespace {
@@ -18,123 +16,39 @@ __extension__ using Wide = __int128;  // products of two int64 are exact in it
 
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 
-// Whether the product of factors >= 0 is at most 2^63 - 1. A zero makes it 0 wherever it stands, also behind factors
-// that overflow on their own.
-bool ProductFits(std::initializer_list<int64_t> factors) {
-  if (std::find(factors.begin(), factors.end(), 0) != factors.end()) return true;
-  int64_t product = 1;
-  for (const int64_t factor : factors) {
-    if (__builtin_mul_overflow(product, factor, &product)) return false;
-  }
-  return true;
-}
-
-absl::Status CheckRange(absl::string_view field, int64_t value, int64_t least, absl::string_view reason) {
-  if (value >= least) return absl::OkStatus();
-  return InvalidArgument({.field = std::string(field),
-                          .reason = std::string(reason),
-                          .value = absl::StrCat(value),
-                          .limit = absl::StrCat("at least ", least)});
-}
-
-absl::Status CheckDim(absl::string_view field, int64_t value) {
-  if (value >= 1 && value <= kMaxHeadDim) return absl::OkStatus();
-  return InvalidArgument({.field = std::string(field),
-                          .reason = "DIM_OUT_OF_RANGE",
-                          .value = absl::StrCat(value),
-                          .limit = absl::StrCat("in [1, ", kMaxHeadDim, "]")});
-}
-
-absl::Status CheckAxes(const AttentionShape& shape) {
-  for (const absl::Status& status : {
-           CheckRange("batch", shape.batch, 0, "LENGTH_OUT_OF_RANGE"),
-           CheckRange("query_heads", shape.query_heads, 1, "HEADS_OUT_OF_RANGE"),
-           CheckRange("kv_heads", shape.kv_heads, 1, "HEADS_OUT_OF_RANGE"),
-           CheckRange("query_length", shape.query_length, 0, "LENGTH_OUT_OF_RANGE"),
-           CheckRange("key_length", shape.key_length, 0, "LENGTH_OUT_OF_RANGE"),
-           CheckDim("head_dim", shape.head_dim),
-           CheckDim("value_dim", shape.value_dim),
-       }) {
-    if (!status.ok()) return status;
-  }
-  if (shape.query_heads % shape.kv_heads != 0) {
-    return InvalidArgument({.field = "query_heads",
-                            .reason = "HEADS_NOT_DIVISIBLE",
-                            .value = absl::StrCat(shape.query_heads),
-                            .limit = absl::StrCat("a multiple of kv_heads, ", shape.kv_heads)});
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckOptions(const AttentionShape& shape, const AttentionOptions& options) {
-  if (options.scale.has_value() && !std::isfinite(*options.scale)) {
-    return InvalidArgument(
-        {.field = "scale", .reason = "SCALE_NOT_FINITE", .value = absl::StrCat(*options.scale), .limit = "finite"});
-  }
-  if (options.key_lengths.empty()) return absl::OkStatus();
-  const int64_t count = static_cast<int64_t>(options.key_lengths.size());
-  if (count != shape.batch) {
-    const Violation violation = {.field = "key_lengths",
-                                 .reason = "KEY_LENGTHS_COUNT",
-                                 .value = absl::StrCat(count),
-                                 .limit = absl::StrCat(shape.batch)};
-    return InvalidArgument(
-        violation, absl::StrCat("key_lengths has ", count, " elements, must have one for each of the ", shape.batch,
-                                " batch elements, or none"));
-  }
-  for (int64_t b = 0; b < count; ++b) {
-    const int64_t length = options.key_lengths[b];
-    if (length >= 0 && length <= shape.key_length) continue;
-    return InvalidArgument({.field = absl::StrCat("key_lengths[", b, "]"),
-                            .reason = "KEY_LENGTH_OUT_OF_RANGE",
-                            .value = absl::StrCat(length),
-                            .limit = absl::StrCat("in [0, ", shape.key_length, "]")});
-  }
-  return absl::OkStatus();
-}
-
-// A tensor whose axes are batch, heads, rows and columns, the middle two in either order. Its bytes fit, and so do the
-// strides in bytes, which a zero among the other axes would hide.
-absl::Status CheckTensorSize(absl::string_view field, const std::initializer_list<int64_t>& axes,
-                             int64_t element_bytes) {
-  const int64_t batch = axes.begin()[0];
-  const int64_t heads = axes.begin()[1];
-  const int64_t rows = axes.begin()[2];
-  const int64_t columns = axes.begin()[3];
-  if (ProductFits({batch, heads, rows, columns, element_bytes}) && ProductFits({heads, rows, columns, element_bytes}) &&
-      ProductFits({heads, columns, element_bytes}) && ProductFits({rows, columns, element_bytes}) &&
-      ProductFits({batch, heads})) {
-    return absl::OkStatus();
-  }
-  const Violation violation = {.field = std::string(field),
-                               .reason = "SIZE_OVERFLOW",
-                               .value = absl::StrCat("[", absl::StrJoin(axes, ", "), "]"),
-                               .limit = "2^63 - 1 bytes"};
-  return InvalidArgument(violation, absl::StrCat(field, " has shape ", violation.value, " of ", element_bytes,
-                                                 "-byte elements, must be at most 2^63 - 1 bytes"));
-}
-
-absl::Status CheckSizes(const AttentionShape& s, ElementType type, const ResultSelection& results) {
-  const int64_t bytes = ElementBytes(type);
-  for (const absl::Status& status : {
-           CheckTensorSize("query", {s.batch, s.query_heads, s.query_length, s.head_dim}, bytes),
-           CheckTensorSize("key", {s.batch, s.kv_heads, s.key_length, s.head_dim}, bytes),
-           CheckTensorSize("value", {s.batch, s.kv_heads, s.key_length, s.value_dim}, bytes),
-           CheckTensorSize("output", {s.batch, s.query_heads, s.query_length, s.value_dim}, bytes),
-           results.weights ? CheckTensorSize("weights", {s.batch, s.query_heads, s.query_length, s.key_length}, 4)
-                           : absl::OkStatus(),
-           results.logsumexp ? CheckTensorSize("logsumexp", {s.batch, s.query_heads, s.query_length, 1}, 4)
-                             : absl::OkStatus(),
-       }) {
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
 // `layout` of a tensor with these heads, rows and columns.
 Strides LayOut(Layout layout, int64_t heads, int64_t rows, int64_t columns) {
-  if (layout == Layout::kBNHD) return {.batch = rows * heads * columns, .head = columns, .row = heads * columns};
-  return {.batch = heads * rows * columns, .head = rows * columns, .row = columns};
+  switch (layout) {
+    case Layout::kBHND:
+      return {.batch = heads * rows * columns, .head = rows * columns, .row = columns};
+    case Layout::kBNHD:
+      return {.batch = rows * heads * columns, .head = columns, .row = heads * columns};
+    case Layout::kTHD:
+      return {.batch = 0, .head = columns, .row = heads * columns};
+  }
+  return {};
+}
+
+// Where each axis of [batch, query_heads, query_length, key_length] steps in a tensor that is broadcast to them.
+BroadcastStrides LayOut(const std::optional<BroadcastTensor>& tensor) {
+  if (!tensor.has_value()) return {};
+  std::array<int64_t, 4> strides = {};
+  int64_t step = 1;
+  for (size_t i = 1; i <= tensor->shape.size(); ++i) {
+    const int64_t length = tensor->shape[tensor->shape.size() - i];
+    if (length != 1) strides[4 - i] = step;
+    step *= length;
+  }
+  return {.batch = strides[0], .head = strides[1], .query = strides[2], .key = strides[3]};
+}
+
+int64_t CountElements(const std::optional<BroadcastTensor>& tensor) {
+  if (!tensor.has_value()) return 0;
+  // A 0 first: it makes the product 0 behind factors that overflow together.
+  if (std::find(tensor->shape.begin(), tensor->shape.end(), 0) != tensor->shape.end()) return 0;
+  int64_t count = 1;
+  for (const int64_t length : tensor->shape) count *= length;
+  return count;
 }
 
 // The product of factors >= 0, at most the largest int64.
@@ -143,45 +57,85 @@ int64_t SaturatedProduct(Wide a, int64_t b) {
   return static_cast<int64_t>(std::min<Wide>(a * b, kLargest));
 }
 
-// The sum over i in [0, rows) of min(max(i + 1 + offset, 0), keys): a flat start at 0, a ramp by 1, a flat end at
-// `keys`.
-Wide SumOfVisibleKeys(int64_t rows, int64_t keys, int64_t offset) {
-  const Wide ramp_begin = std::min<Wide>(rows, std::max<Wide>(0, -Wide{offset}));
-  const Wide ramp_end = std::min<Wide>(rows, std::max<Wide>(ramp_begin, Wide{keys} - offset));
-  const Wide first = ramp_begin + 1 + offset;
-  const Wide last = ramp_end + offset;
-  const Wide on_ramp = (first + last) * (ramp_end - ramp_begin) / 2;
+// The sum over i in [0, rows) of min(max(i + offset, 0), keys): a flat start at 0, a ramp by 1, a flat end at `keys`.
+Wide SumOfRamp(int64_t rows, int64_t keys, Wide offset) {
+  const Wide ramp_begin = std::min<Wide>(rows, std::max<Wide>(0, 1 - offset));
+  const Wide ramp_end = std::min<Wide>(rows, std::max<Wide>(ramp_begin, Wide{keys} + 1 - offset));
+  const Wide first = ramp_begin + offset;
+  const Wide last = ramp_end - 1 + offset;
+  const Wide on_ramp = ramp_end == ramp_begin ? 0 : (first + last) * (ramp_end - ramp_begin) / 2;
   return on_ramp + (rows - ramp_end) * keys;
+}
+
+// The limits of what a query sees, relative to its position: keys [position + begin, position + end). Unbounded sides
+// are further away than any key.
+struct ReachAround {
+  Wide begin;
+  Wide end;
+};
+
+ReachAround Reach(const AttentionOptions& options) {
+  constexpr Wide kFar = Wide{1} << 65;
+  ReachAround reach = {.begin = -kFar, .end = kFar};
+  if (options.window_left >= 0) reach.begin = -Wide{options.window_left};
+  if (options.window_right >= 0) reach.end = Wide{options.window_right} + 1;
+  if (options.causal != CausalAlignment::kNone) reach.end = std::min<Wide>(reach.end, 1);
+  return reach;
 }
 
 }  // namespace
 
 absl::StatusOr<AttentionProblem> AttentionProblem::Create(const AttentionShape& shape, ElementType type,
                                                           AttentionOptions options, ResultSelection results) {
-  if (absl::Status status = CheckAxes(shape); !status.ok()) return status;
-  if (absl::Status status = CheckOptions(shape, options); !status.ok()) return status;
-  if (absl::Status status = CheckSizes(shape, type, results); !status.ok()) return status;
+  if (absl::Status status = CheckProblem(shape, type, options, results); !status.ok()) return status;
   AttentionProblem problem;
   problem.shape_ = shape;
   problem.type_ = type;
   problem.scale_ = options.scale.value_or(static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_dim))));
   problem.options_ = std::move(options);
-  problem.results_ = results;
+  problem.results_ = std::move(results);
   return problem;
 }
 
+int64_t AttentionProblem::FirstQuery(int64_t b) const {
+  return options_.layout == Layout::kTHD ? options_.query_starts[b] : 0;
+}
+
+int64_t AttentionProblem::FirstKey(int64_t b) const {
+  return options_.layout == Layout::kTHD ? options_.key_starts[b] : 0;
+}
+
+int64_t AttentionProblem::QueryCount(int64_t b) const {
+  return options_.layout == Layout::kTHD ? options_.query_starts[b + 1] - options_.query_starts[b]
+                                         : shape_.query_length;
+}
+
 int64_t AttentionProblem::KeyCount(int64_t b) const {
+  if (options_.layout == Layout::kTHD) return options_.key_starts[b + 1] - options_.key_starts[b];
   return options_.key_lengths.empty() ? shape_.key_length : options_.key_lengths[b];
 }
 
 int64_t AttentionProblem::QueryOffset(int64_t b) const {
-  return options_.causal == CausalAlignment::kBottomRight ? KeyCount(b) - shape_.query_length : 0;
+  if (!options_.query_offset.empty()) return options_.query_offset[b];
+  return options_.causal == CausalAlignment::kBottomRight ? KeyCount(b) - QueryCount(b) : 0;
 }
 
-int64_t AttentionProblem::VisibleKeyEnd(int64_t b, int64_t i) const {
-  const int64_t keys = KeyCount(b);
-  if (options_.causal == CausalAlignment::kNone) return keys;
-  return std::clamp<int64_t>(i + 1 + QueryOffset(b), 0, keys);
+KeyRange AttentionProblem::VisibleKeys(int64_t b, int64_t i) const {
+  const ReachAround reach = Reach(options_);
+  const Wide position = Wide{i} + QueryOffset(b);
+  const Wide keys = KeyCount(b);
+  return {.begin = static_cast<int64_t>(std::clamp<Wide>(position + reach.begin, 0, keys)),
+          .end = static_cast<int64_t>(std::clamp<Wide>(position + reach.end, 0, keys))};
+}
+
+KeyRange AttentionProblem::SeenKeys(int64_t b) const {
+  const int64_t queries = QueryCount(b);
+  if (queries == 0) return {};
+  return {.begin = VisibleKeys(b, 0).begin, .end = VisibleKeys(b, queries - 1).end};
+}
+
+bool AttentionProblem::ElementsAreAlike() const {
+  return options_.layout != Layout::kTHD && options_.key_lengths.empty() && options_.query_offset.empty();
 }
 
 Strides AttentionProblem::QueryStrides() const {
@@ -200,34 +154,95 @@ Strides AttentionProblem::OutputStrides() const {
   return LayOut(options_.layout, shape_.query_heads, shape_.query_length, shape_.value_dim);
 }
 
-int64_t AttentionProblem::QueryBytes() const { return shape_.batch * QueryStrides().batch * ElementBytes(type_); }
+int64_t AttentionProblem::QueryIndex(int64_t b, int64_t query_head, int64_t i) const {
+  const Strides strides = QueryStrides();
+  return b * strides.batch + query_head * strides.head + (FirstQuery(b) + i) * strides.row;
+}
 
-int64_t AttentionProblem::KeyBytes() const { return shape_.batch * KeyStrides().batch * ElementBytes(type_); }
+int64_t AttentionProblem::KeyIndex(int64_t b, int64_t kv_head, int64_t j) const {
+  const Strides strides = KeyStrides();
+  return b * strides.batch + kv_head * strides.head + (FirstKey(b) + j) * strides.row;
+}
 
-int64_t AttentionProblem::ValueBytes() const { return shape_.batch * ValueStrides().batch * ElementBytes(type_); }
+int64_t AttentionProblem::ValueIndex(int64_t b, int64_t kv_head, int64_t j) const {
+  const Strides strides = ValueStrides();
+  return b * strides.batch + kv_head * strides.head + (FirstKey(b) + j) * strides.row;
+}
 
-int64_t AttentionProblem::OutputBytes() const { return shape_.batch * OutputStrides().batch * ElementBytes(type_); }
+int64_t AttentionProblem::OutputIndex(int64_t b, int64_t query_head, int64_t i) const {
+  const Strides strides = OutputStrides();
+  return b * strides.batch + query_head * strides.head + (FirstQuery(b) + i) * strides.row;
+}
+
+int64_t AttentionProblem::LogsumexpIndex(int64_t b, int64_t query_head, int64_t i) const {
+  const int64_t element = options_.layout == Layout::kTHD ? 0 : b;
+  return (element * shape_.query_heads + query_head) * shape_.query_length + FirstQuery(b) + i;
+}
+
+BroadcastStrides AttentionProblem::MaskStrides() const { return LayOut(options_.mask); }
+
+BroadcastStrides AttentionProblem::BiasStrides() const { return LayOut(options_.bias); }
+
+int64_t AttentionProblem::WeightRows() const {
+  return results_.weight_query_rows.empty() ? shape_.query_length
+                                            : static_cast<int64_t>(results_.weight_query_rows.size());
+}
+
+int64_t AttentionProblem::TensorBytes(int64_t heads, int64_t length, int64_t dim, ElementType type) const {
+  if (options_.layout == Layout::kTHD) return length * heads * dim * ElementBytes(type);
+  return shape_.batch * (heads * length * dim) * ElementBytes(type);
+}
+
+int64_t AttentionProblem::QueryBytes() const {
+  return TensorBytes(shape_.query_heads, shape_.query_length, shape_.head_dim, type_);
+}
+
+int64_t AttentionProblem::KeyBytes() const {
+  return TensorBytes(shape_.kv_heads, shape_.key_length, shape_.head_dim, type_);
+}
+
+int64_t AttentionProblem::ValueBytes() const {
+  return TensorBytes(shape_.kv_heads, shape_.key_length, shape_.value_dim, type_);
+}
+
+int64_t AttentionProblem::MaskBytes() const { return CountElements(options_.mask); }
+
+int64_t AttentionProblem::BiasBytes() const {
+  return options_.bias.has_value() ? CountElements(options_.bias) * ElementBytes(options_.bias->type) : 0;
+}
+
+int64_t AttentionProblem::OutputBytes() const {
+  if (results_.omit_output) return 0;
+  return TensorBytes(shape_.query_heads, shape_.query_length, shape_.value_dim, output_type());
+}
 
 int64_t AttentionProblem::WeightsBytes() const {
   if (!results_.weights) return 0;
-  const int64_t per_batch = LayOut(Layout::kBHND, shape_.query_heads, shape_.query_length, shape_.key_length).batch;
-  return shape_.batch * per_batch * ElementBytes(ElementType::kFloat32);
+  const int64_t heads = results_.average_weights_over_heads ? 1 : shape_.query_heads;
+  return shape_.batch * (heads * WeightRows() * shape_.key_length) * ElementBytes(ElementType::kFloat32);
+}
+
+int64_t AttentionProblem::ScoresBytes() const {
+  if (results_.scores == ScoreStage::kNone) return 0;
+  return shape_.batch * (shape_.query_heads * WeightRows() * shape_.key_length) * ElementBytes(ElementType::kFloat32);
 }
 
 int64_t AttentionProblem::LogsumexpBytes() const {
   if (!results_.logsumexp) return 0;
-  return shape_.batch * (shape_.query_heads * shape_.query_length) * ElementBytes(ElementType::kFloat32);
+  return TensorBytes(shape_.query_heads, shape_.query_length, 1, ElementType::kFloat32);
 }
 
 int64_t AttentionProblem::MultiplyAdds() const {
-  const auto visible = [this](int64_t b) {
-    const int64_t rows = shape_.query_length;
-    if (options_.causal == CausalAlignment::kNone) return Wide{rows} * KeyCount(b);
-    return SumOfVisibleKeys(rows, KeyCount(b), QueryOffset(b));
+  const ReachAround reach = Reach(options_);
+  const auto visible = [&](int64_t b) {
+    const int64_t rows = QueryCount(b);
+    const int64_t keys = KeyCount(b);
+    const Wide offset = QueryOffset(b);
+    return SumOfRamp(rows, keys, offset + reach.end) - SumOfRamp(rows, keys, offset + reach.begin);
   };
-  // Batch elements without lengths of their own are all alike, and there may be 2^40 of them (with no bytes).
+  // Batch elements that are all alike may be 2^40 (with no bytes).
   int64_t per_head = 0;
-  if (options_.key_lengths.empty()) {
+  if (ElementsAreAlike()) {
     per_head = shape_.batch == 0 ? 0 : SaturatedProduct(visible(0), shape_.batch);
   } else {
     for (int64_t b = 0; b < shape_.batch; ++b) {

@@ -76,9 +76,8 @@ enum class ScoreStage { kNone, kScaled, kSoftcapped, kMasked };
 // What is computed. Asking for more changes no bit of the output.
 struct ResultSelection {
   bool weights = false;
-  std::vector<int64_t> weight_query_rows =
-      {};                                   // the queries that weights and scores are for, in their order; empty: all
-  bool average_weights_over_heads = false;  // weights as their mean over the query heads
+  std::vector<int64_t> weight_query_rows = {};  // the queries that weights and scores are for, in order; empty: all
+  bool average_weights_over_heads = false;      // weights as their mean over the query heads
   ScoreStage scores = ScoreStage::kNone;
   bool logsumexp = false;
   bool omit_output = false;
@@ -152,13 +151,15 @@ class AttentionProblem {
   int64_t QueryCount(int64_t b) const;
   int64_t KeyCount(int64_t b) const;
   // The position of query 0 of batch element b among its keys: what the causal mask, windows and ALiBi count from. Any
-  // int64; sums with it saturate.
+  // int64: query i may stand at a position that int64 does not hold.
   int64_t QueryOffset(int64_t b) const;
   // The keys that query i of batch element b sees by its position: causal mask, windows and the number of keys
   // together. Neither end decreases with i. Mask and bias, whose contents are not known here, may exclude further ones.
   KeyRange VisibleKeys(int64_t b, int64_t i) const;
-  // The keys that some query of batch element b sees by its position.
+  // The keys that some query of batch element b sees by its position; empty if there are none.
   KeyRange SeenKeys(int64_t b) const;
+  // Whether the three above are the same for every batch element: there may be 2^40 of them (with no bytes).
+  bool ElementsAreAlike() const;
 
   // Layout kTHD included: where row 0 of batch element b begins.
   Strides QueryStrides() const;
@@ -177,17 +178,16 @@ class AttentionProblem {
 
   // The rows that weights and scores have: the number of weight_query_rows, or query_length.
   int64_t WeightRows() const;
-  // Weights: f32 [batch, query_heads, WeightRows(), key_length], without the heads if averaged. Scores: f32 [batch,
-  // query_heads, WeightRows(), key_length].
 
   int64_t QueryBytes() const;
   int64_t KeyBytes() const;
   int64_t ValueBytes() const;
-  int64_t MaskBytes() const;     // 0 without a mask
-  int64_t BiasBytes() const;     // 0 without a bias
-  int64_t OutputBytes() const;   // 0 with omit_output
-  int64_t WeightsBytes() const;  // 0 unless asked for, as the next two
-  int64_t ScoresBytes() const;
+  int64_t MaskBytes() const;    // 0 without a mask
+  int64_t BiasBytes() const;    // 0 without a bias
+  int64_t OutputBytes() const;  // 0 with omit_output
+  // The next three are 0 unless asked for.
+  int64_t WeightsBytes() const;  // f32 [batch, query_heads, WeightRows(), key_length], without the heads if averaged
+  int64_t ScoresBytes() const;   // f32 [batch, query_heads, WeightRows(), key_length]
   int64_t LogsumexpBytes() const;
 
   // Multiply-adds of both matrix products over the keys that are visible by position: the sum of their counts *
@@ -196,6 +196,10 @@ class AttentionProblem {
 
  private:
   AttentionProblem() = default;
+
+  int64_t FirstQuery(int64_t b) const;  // row of query 0 of batch element b, in layout kTHD; else 0
+  int64_t FirstKey(int64_t b) const;
+  int64_t TensorBytes(int64_t heads, int64_t length, int64_t dim, ElementType type) const;
 
   AttentionShape shape_;
   ElementType type_ = ElementType::kFloat32;

@@ -1,5 +1,6 @@
 #include "core/attention_problem.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -38,12 +39,28 @@ struct BadCase {
   AttentionShape shape = SmallShape();
   AttentionOptions options = {};
   ResultSelection results = {};
+  ElementType type = ElementType::kFloat32;
 };
 
 AttentionShape With(int64_t AttentionShape::*member, int64_t value) {
   AttentionShape shape = SmallShape();
   shape.*member = value;
   return shape;
+}
+
+void ExpectRefused(const std::vector<BadCase>& cases) {
+  for (const BadCase& bad : cases) {
+    const auto problem = AttentionProblem::Create(bad.shape, bad.type, bad.options, bad.results);
+    ASSERT_EQ(problem.status().code(), absl::StatusCode::kInvalidArgument) << bad.field << " " << bad.value;
+    const auto violation = GetViolation(problem.status());
+    ASSERT_TRUE(violation.has_value());
+    EXPECT_EQ(violation->field, bad.field);
+    EXPECT_EQ(violation->reason, bad.reason);
+    EXPECT_EQ(violation->value, bad.value);
+    EXPECT_FALSE(violation->limit.empty());
+    EXPECT_THAT(std::string(problem.status().message()), HasSubstr(bad.value));
+    EXPECT_THAT(std::string(problem.status().message()), HasSubstr(bad.field));
+  }
 }
 
 TEST(AttentionProblemTest, RefusesWhatIsOutOfRange) {
@@ -69,17 +86,167 @@ TEST(AttentionProblemTest, RefusesWhatIsOutOfRange) {
       {"key_lengths[1]", "KEY_LENGTH_OUT_OF_RANGE", "8", SmallShape(), {.key_lengths = {7, 8}}},
       {"key_lengths[0]", "KEY_LENGTH_OUT_OF_RANGE", "-1", SmallShape(), {.key_lengths = {-1, 8}}},
   };
-  for (const BadCase& bad : cases) {
-    const auto problem = AttentionProblem::Create(bad.shape, ElementType::kFloat32, bad.options, bad.results);
-    ASSERT_EQ(problem.status().code(), absl::StatusCode::kInvalidArgument) << bad.field << " " << bad.value;
-    const auto violation = GetViolation(problem.status());
-    ASSERT_TRUE(violation.has_value());
-    EXPECT_EQ(violation->field, bad.field);
-    EXPECT_EQ(violation->reason, bad.reason);
-    EXPECT_EQ(violation->value, bad.value);
-    EXPECT_FALSE(violation->limit.empty());
-    EXPECT_THAT(std::string(problem.status().message()), HasSubstr(bad.value));
-  }
+  ExpectRefused(cases);
+}
+
+TEST(AttentionProblemTest, RefusesOptionsThatMeanNothing) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  ExpectRefused({
+      {"softcap", "SOFTCAP_OUT_OF_RANGE", "-1", SmallShape(), {.softcap = -1}},
+      {"softcap", "SOFTCAP_OUT_OF_RANGE", "nan", SmallShape(), {.softcap = std::nanf("")}},
+      {"softcap", "SOFTCAP_OUT_OF_RANGE", "inf", SmallShape(), {.softcap = infinity}},
+      {"query_offset", "QUERY_OFFSET_COUNT", "3", SmallShape(), {.query_offset = {0, 0, 0}}},
+      {"window_left", "WINDOW_OUT_OF_RANGE", "-2", SmallShape(), {.window_left = -2}},
+      {"window_right", "WINDOW_OUT_OF_RANGE", "-9", SmallShape(), {.window_right = -9}},
+      {"alibi_slopes", "SLOPES_COUNT", "3", SmallShape(), {.alibi_slopes = {1, 1, 1}}},
+      {"alibi_slopes[1]", "SLOPE_NOT_FINITE", "inf", SmallShape(), {.alibi_slopes = {1, infinity, 1, 1, 1, 1}}},
+      {"alibi_slopes[5]", "SLOPE_NOT_FINITE", "nan", SmallShape(), {.alibi_slopes = {1, 1, 1, 1, 1, std::nanf("")}}},
+      {"sinks", "SINKS_COUNT", "7", SmallShape(), {.sinks = {1, 1, 1, 1, 1, 1, 1}}},
+      {"sinks[0]", "SINK_OUT_OF_RANGE", "inf", SmallShape(), {.sinks = {infinity, 1, 1, 1, 1, 1}}},
+      {"sinks[2]", "SINK_OUT_OF_RANGE", "nan", SmallShape(), {.sinks = {1, 1, std::nanf(""), 1, 1, 1}}},
+      {"output_type", "OUTPUT_TYPE_MISMATCH", "f16", SmallShape(), {.output_type = ElementType::kFloat16}},
+      {"compute_type",
+       "COMPUTE_TYPE_MISMATCH",
+       "bf16",
+       SmallShape(),
+       {.compute_type = ComputeType::kBFloat16},
+       {},
+       ElementType::kFloat16},
+      {"output_type",
+       "OUTPUT_TYPE_MISMATCH",
+       "bf16",
+       SmallShape(),
+       {.output_type = ElementType::kBFloat16},
+       {},
+       ElementType::kFloat16},
+  });
+}
+
+TEST(AttentionProblemTest, RefusesTensorsThatCannotBeBroadcast) {
+  const auto mask = [](std::vector<int64_t> shape) {
+    return AttentionOptions{.mask = BroadcastTensor{.shape = std::move(shape)}};
+  };
+  const auto bias = [](std::vector<int64_t> shape) {
+    return AttentionOptions{.bias = BroadcastTensor{.shape = std::move(shape)}};
+  };
+  ExpectRefused({
+      {"mask.shape", "NOT_BROADCASTABLE", "of rank 0", SmallShape(), mask({})},
+      {"mask.shape", "NOT_BROADCASTABLE", "of rank 1", SmallShape(), mask({7})},
+      {"mask.shape", "NOT_BROADCASTABLE", "of rank 5", SmallShape(), mask({1, 2, 6, 5, 7})},
+      {"mask.shape[0]", "NOT_BROADCASTABLE", "2", SmallShape(), mask({2, 7})},  // a padding mask by batch is of rank 4
+      {"mask.shape[1]", "NOT_BROADCASTABLE", "5", SmallShape(), mask({5, 5})},
+      {"mask.shape[0]", "NOT_BROADCASTABLE", "3", SmallShape(), mask({3, 5, 7})},  // kv_heads
+      {"mask.shape[0]", "NOT_BROADCASTABLE", "-1", SmallShape(), mask({-1, 1, 1, 1})},
+      {"bias.shape", "NOT_BROADCASTABLE", "of rank 1", SmallShape(), bias({7})},
+      {"bias.shape[3]", "NOT_BROADCASTABLE", "8", SmallShape(), bias({2, 6, 5, 8})},
+      {"bias.shape[1]", "NOT_BROADCASTABLE", "0", SmallShape(), bias({5, 0})},
+  });
+}
+
+TEST(AttentionProblemTest, RefusesRowsOfNoQuery) {
+  ExpectRefused({
+      {"weight_query_rows[1]",
+       "QUERY_ROW_OUT_OF_RANGE",
+       "5",
+       SmallShape(),
+       {},
+       {.weights = true, .weight_query_rows = {0, 5}}},
+      {"weight_query_rows[0]",
+       "QUERY_ROW_OUT_OF_RANGE",
+       "-1",
+       SmallShape(),
+       {},
+       {.weight_query_rows = {-1}, .scores = ScoreStage::kMasked}},
+      {"weight_query_rows[2]",
+       "QUERY_ROW_TWICE",
+       "3",
+       SmallShape(),
+       {},
+       {.weights = true, .weight_query_rows = {3, 1, 3}}},
+  });
+}
+
+AttentionOptions Ragged() { return {.layout = Layout::kTHD, .query_starts = {0, 2, 5}, .key_starts = {0, 7, 7}}; }
+
+template <class Change>
+AttentionOptions RaggedBut(Change change) {
+  AttentionOptions options = Ragged();
+  change(options);
+  return options;
+}
+
+TEST(AttentionProblemTest, RefusesStartsThatAreNoSequences) {
+  const auto starts = [](std::vector<int64_t> queries) {
+    return RaggedBut([&](AttentionOptions& o) { o.query_starts = std::move(queries); });
+  };
+  const auto key_starts = [](std::vector<int64_t> keys) {
+    return RaggedBut([&](AttentionOptions& o) { o.key_starts = std::move(keys); });
+  };
+  ExpectRefused({
+      {"query_starts", "STARTS_COUNT", "0", SmallShape(), starts({})},
+      {"query_starts", "STARTS_COUNT", "2", SmallShape(), starts({0, 5})},
+      {"key_starts", "STARTS_COUNT", "4", SmallShape(), key_starts({0, 1, 2, 7})},
+      {"query_starts[0]", "STARTS_OUT_OF_ORDER", "1", SmallShape(), starts({1, 2, 5})},
+      {"query_starts[1]", "STARTS_OUT_OF_ORDER", "-3", SmallShape(), starts({0, -3, 5})},
+      {"query_starts[2]", "STARTS_OUT_OF_ORDER", "5", SmallShape(), starts({0, 6, 5})},
+      {"query_starts[2]", "STARTS_OUT_OF_ORDER", "4", SmallShape(), starts({0, 2, 4})},
+      {"key_starts[2]", "STARTS_OUT_OF_ORDER", "9223372036854775807", SmallShape(), key_starts({0, 7, kLargest})},
+  });
+}
+
+TEST(AttentionProblemTest, RefusesOptionsThatContradict) {
+  const BroadcastTensor one = {.shape = {1, 1}};
+  ExpectRefused({
+      {"query_starts", "OPTIONS_CONTRADICT", "present", SmallShape(), {.query_starts = {0, 2, 5}}},
+      {"key_starts", "OPTIONS_CONTRADICT", "present", SmallShape(), {.layout = Layout::kBNHD, .key_starts = {0, 2, 5}}},
+      {"key_lengths", "OPTIONS_CONTRADICT", "present", SmallShape(), RaggedBut([](AttentionOptions& o) {
+         o.key_lengths = {7, 7};
+       })},
+      {"mask", "OPTIONS_CONTRADICT", "present", SmallShape(), RaggedBut([&](AttentionOptions& o) { o.mask = one; })},
+      {"bias", "OPTIONS_CONTRADICT", "present", SmallShape(), RaggedBut([&](AttentionOptions& o) { o.bias = one; })},
+      {"weights", "OPTIONS_CONTRADICT", "asked for", SmallShape(), Ragged(), {.weights = true}},
+      {"scores", "OPTIONS_CONTRADICT", "asked for", SmallShape(), Ragged(), {.scores = ScoreStage::kScaled}},
+      {"weight_query_rows", "OPTIONS_CONTRADICT", "present", SmallShape(), {}, {.weight_query_rows = {0}}},
+      {"average_weights_over_heads",
+       "OPTIONS_CONTRADICT",
+       "true",
+       SmallShape(),
+       {},
+       {.average_weights_over_heads = true, .scores = ScoreStage::kScaled}},
+      {"omit_output", "OPTIONS_CONTRADICT", "true", SmallShape(), {}, {.omit_output = true}},
+  });
+}
+
+TEST(AttentionProblemTest, EveryOptionTogetherIsLegal) {
+  const AttentionProblem problem =
+      MustCreate(SmallShape(),
+                 {.scale = 0.0f,
+                  .softcap = 3e38f,
+                  .causal = CausalAlignment::kBottomRight,
+                  .query_offset = {std::numeric_limits<int64_t>::min(), kLargest},
+                  .window_left = kLargest,
+                  .window_right = 0,
+                  .key_lengths = {7, 0},
+                  .mask = BroadcastTensor{.shape = {2, 1, 1, 7}},
+                  .bias = BroadcastTensor{.shape = {6, 5, 1}, .type = ElementType::kFloat16},
+                  .alibi_slopes = {0, -1, 2, 3, 4, 5},
+                  .sinks = {0, -std::numeric_limits<float>::infinity(), 3e38f, 0, 0, 0},
+                  .compute_type = ComputeType::kBFloat16,
+                  .output_type = ElementType::kFloat32},
+                 {.weights = true,
+                  .weight_query_rows = {4, 0},
+                  .average_weights_over_heads = true,
+                  .scores = ScoreStage::kMasked,
+                  .logsumexp = true,
+                  .omit_output = true},
+                 ElementType::kBFloat16);
+  EXPECT_EQ(problem.WeightRows(), 2);
+  EXPECT_EQ(problem.WeightsBytes(), 2 * 2 * 7 * 4);
+  EXPECT_EQ(problem.ScoresBytes(), 2 * 6 * 2 * 7 * 4);
+  EXPECT_EQ(problem.OutputBytes(), 0);
+  EXPECT_EQ(problem.MaskBytes(), 14);
+  EXPECT_EQ(problem.BiasBytes(), 60);
+  EXPECT_EQ(problem.output_type(), ElementType::kFloat32);
 }
 
 TEST(AttentionProblemTest, MessagesNameFieldValueAndLimit) {
@@ -89,7 +256,7 @@ TEST(AttentionProblemTest, MessagesNameFieldValueAndLimit) {
 
 TEST(AttentionProblemTest, RefusesSizesThatOverflow) {
   const AttentionShape good = {.batch = 1, .key_length = 1, .head_dim = 1, .value_dim = 1};
-  std::vector<BadCase> cases(8, {"", "SIZE_OVERFLOW", "", good});
+  std::vector<BadCase> cases(11, {"", "SIZE_OVERFLOW", "", good});
   cases[0].field = "query";
   cases[0].shape.query_length = kLargest;
   cases[1].field = "key";
@@ -112,9 +279,20 @@ TEST(AttentionProblemTest, RefusesSizesThatOverflow) {
   cases[7].field = "query";  // more heads than can be counted
   cases[7].shape.query_length = 0;
   cases[7].shape.batch = cases[7].shape.query_heads = kHuge;
+  cases[8].field = "scores";
+  cases[8].shape.query_length = cases[8].shape.key_length = int64_t{1} << 31;
+  cases[8].results.scores = ScoreStage::kScaled;
+  cases[9].field = "output";  // fits in bf16, not in f32
+  cases[9].type = ElementType::kBFloat16;
+  cases[9].shape.query_length = kLargest / 4;
+  cases[9].shape.value_dim = 2;
+  cases[9].options.output_type = ElementType::kFloat32;
+  cases[10].field = "bias";  // no bytes, yet strides that overflow
+  cases[10].shape.batch = 0;
+  cases[10].shape.query_length = cases[10].shape.key_length = int64_t{1} << 31;
+  cases[10].options.bias = BroadcastTensor{.shape = {0, 1, int64_t{1} << 31, int64_t{1} << 31}};
   for (size_t i = 0; i < cases.size(); ++i) {
-    const auto problem =
-        AttentionProblem::Create(cases[i].shape, ElementType::kFloat32, cases[i].options, cases[i].results);
+    const auto problem = AttentionProblem::Create(cases[i].shape, cases[i].type, cases[i].options, cases[i].results);
     ASSERT_EQ(problem.status().code(), absl::StatusCode::kInvalidArgument) << i;
     EXPECT_EQ(GetViolation(problem.status())->field, cases[i].field) << i;
     EXPECT_EQ(GetViolation(problem.status())->reason, "SIZE_OVERFLOW") << i;
@@ -179,21 +357,35 @@ TEST(AttentionProblemTest, BytesAndStridesOfBothLayouts) {
   EXPECT_EQ(MustCreate(SmallShape()).LogsumexpBytes(), 0);
 }
 
-// The definition, counted key by key.
-int64_t CountVisibleKeys(const AttentionProblem& problem, int64_t b, int64_t i) {
-  int64_t visible = 0;
-  for (int64_t j = 0; j < problem.KeyCount(b); ++j) {
-    if (problem.options().causal == CausalAlignment::kNone || j <= i + problem.QueryOffset(b)) ++visible;
-  }
-  return visible;
+// The definition, key by key: what a row of "Masks" says of key j.
+bool SeesByPosition(const AttentionProblem& problem, int64_t b, int64_t i, int64_t j) {
+  const AttentionOptions& options = problem.options();
+  const int64_t position = i + problem.QueryOffset(b);
+  if (options.causal != CausalAlignment::kNone && j > position) return false;
+  if (options.window_left >= 0 && j < position - options.window_left) return false;
+  return options.window_right < 0 || j <= position + options.window_right;
 }
 
-void ExpectWorkByTheDefinition(const AttentionProblem& problem) {
+void ExpectGeometryByTheDefinition(const AttentionProblem& problem) {
   int64_t pairs = 0;
   for (int64_t b = 0; b < problem.shape().batch; ++b) {
-    for (int64_t i = 0; i < problem.shape().query_length; ++i) {
-      ASSERT_EQ(problem.VisibleKeyEnd(b, i), CountVisibleKeys(problem, b, i)) << b << " " << i;
-      pairs += problem.VisibleKeyEnd(b, i);
+    KeyRange seen = {.begin = problem.KeyCount(b), .end = 0};
+    for (int64_t i = 0; i < problem.QueryCount(b); ++i) {
+      const KeyRange range = problem.VisibleKeys(b, i);
+      ASSERT_LE(0, range.begin);
+      ASSERT_LE(range.begin, range.end);
+      ASSERT_LE(range.end, problem.KeyCount(b));
+      for (int64_t j = 0; j < problem.KeyCount(b); ++j) {
+        ASSERT_EQ(j >= range.begin && j < range.end, SeesByPosition(problem, b, i, j)) << b << " " << i << " " << j;
+      }
+      pairs += range.count();
+      if (range.count() == 0) continue;
+      seen = {.begin = std::min(seen.begin, range.begin), .end = std::max(seen.end, range.end)};
+    }
+    const KeyRange all = problem.SeenKeys(b);
+    ASSERT_EQ(all.count(), std::max<int64_t>(0, seen.end - seen.begin));
+    if (all.count() > 0) {
+      ASSERT_EQ(all.begin, seen.begin);
     }
   }
   ASSERT_EQ(problem.MultiplyAdds(), pairs * 6 * (4 + 9));
@@ -208,10 +400,115 @@ TEST(AttentionProblemTest, VisibleKeysAndWorkFollowTheDefinition) {
         const AttentionShape shape = With(&AttentionShape::query_length, query_length);
         const AttentionProblem problem = MustCreate(shape, {.causal = causal, .key_lengths = {keys, 7}});
         EXPECT_EQ(problem.QueryOffset(0), causal == CausalAlignment::kBottomRight ? keys - query_length : 0);
-        ExpectWorkByTheDefinition(problem);
+        ExpectGeometryByTheDefinition(problem);
       }
     }
   }
+}
+
+TEST(AttentionProblemTest, WindowsAndOffsetsFollowTheDefinition) {
+  for (const CausalAlignment causal : {CausalAlignment::kNone, CausalAlignment::kBottomRight}) {
+    for (int64_t left = -1; left <= 4; ++left) {
+      for (int64_t right = -1; right <= 4; ++right) {
+        SCOPED_TRACE(::testing::Message() << "window " << left << " " << right);
+        AttentionOptions options = {.causal = causal, .window_left = left, .window_right = right};
+        ExpectGeometryByTheDefinition(MustCreate(SmallShape(), options));
+        options.key_lengths = {3, 6};
+        ExpectGeometryByTheDefinition(MustCreate(SmallShape(), options));
+        for (int64_t offset = -10; offset <= 12; ++offset) {
+          options.query_offset = {offset, -offset};
+          ExpectGeometryByTheDefinition(MustCreate(SmallShape(), options));
+        }
+      }
+    }
+  }
+}
+
+// Positions that int64 does not hold: as if it did.
+TEST(AttentionProblemTest, OffsetsAndWindowsOfAnySizeAreExact) {
+  constexpr int64_t kSmallest = std::numeric_limits<int64_t>::min();
+  const auto range = [](AttentionOptions options, int64_t i) {
+    options.query_offset.push_back(0);
+    return MustCreate(SmallShape(), options).VisibleKeys(0, i);
+  };
+  const auto expect = [](KeyRange got, int64_t begin, int64_t end) {
+    EXPECT_EQ(got.begin, begin);
+    EXPECT_EQ(got.end, end);
+  };
+  expect(range({.causal = CausalAlignment::kTopLeft, .query_offset = {kLargest}}, 4), 0, 7);
+  expect(range({.causal = CausalAlignment::kTopLeft, .query_offset = {kSmallest}}, 4), 0, 0);
+  expect(range({.query_offset = {kLargest}, .window_left = kLargest}, 4), 4, 7);
+  expect(range({.query_offset = {kLargest}, .window_left = 9}, 4), 7, 7);
+  expect(range({.query_offset = {kSmallest}, .window_right = kLargest}, 0), 0, 0);
+  expect(range({.query_offset = {kSmallest + 2}, .window_right = kLargest}, 3), 0, 5);
+  expect(range({.query_offset = {0}, .window_left = kLargest, .window_right = kLargest}, 3), 0, 7);
+  AttentionShape shape = SmallShape();
+  shape.query_length = kLargest / 1000;
+  shape.query_heads = shape.kv_heads = 1;
+  EXPECT_EQ(
+      MustCreate(shape, {.query_offset = {kLargest, kSmallest}, .window_left = 3, .window_right = 3}).MultiplyAdds(),
+      0);
+}
+
+TEST(AttentionProblemTest, SequencesOfARaggedBatch) {
+  AttentionShape shape = SmallShape();
+  shape.batch = 4;
+  shape.query_length = 9;
+  shape.key_length = 12;
+  const AttentionOptions options = {.layout = Layout::kTHD,
+                                    .causal = CausalAlignment::kBottomRight,
+                                    .window_left = 2,
+                                    .query_starts = {0, 3, 3, 8, 9},
+                                    .key_starts = {0, 4, 6, 12, 12}};
+  const AttentionProblem problem = MustCreate(shape, options, {.logsumexp = true});
+  ExpectGeometryByTheDefinition(problem);
+  const int64_t queries[] = {3, 0, 5, 1};
+  const int64_t keys[] = {4, 2, 6, 0};
+  for (int64_t b = 0; b < 4; ++b) {
+    EXPECT_EQ(problem.QueryCount(b), queries[b]);
+    EXPECT_EQ(problem.KeyCount(b), keys[b]);
+    EXPECT_EQ(problem.QueryOffset(b), keys[b] - queries[b]);
+  }
+  EXPECT_EQ(problem.QueryBytes(), 9 * 6 * 4 * 4);
+  EXPECT_EQ(problem.KeyBytes(), 12 * 3 * 4 * 4);
+  EXPECT_EQ(problem.ValueBytes(), 12 * 3 * 9 * 4);
+  EXPECT_EQ(problem.OutputBytes(), 9 * 6 * 9 * 4);
+  EXPECT_EQ(problem.LogsumexpBytes(), 9 * 6 * 4);
+  EXPECT_EQ(problem.QueryIndex(2, 5, 1), ((3 + 1) * 6 + 5) * 4);
+  EXPECT_EQ(problem.KeyIndex(2, 1, 3), ((6 + 3) * 3 + 1) * 4);
+  EXPECT_EQ(problem.ValueIndex(2, 1, 3), ((6 + 3) * 3 + 1) * 9);
+  EXPECT_EQ(problem.OutputIndex(3, 2, 0), ((8 + 0) * 6 + 2) * 9);
+  EXPECT_EQ(problem.LogsumexpIndex(2, 5, 1), 5 * 9 + 3 + 1);
+  EXPECT_EQ(MustCreate(SmallShape(), {.layout = Layout::kBNHD}).QueryIndex(1, 5, 2), ((1 * 5 + 2) * 6 + 5) * 4);
+  EXPECT_EQ(MustCreate(SmallShape()).LogsumexpIndex(1, 5, 2), (1 * 6 + 5) * 5 + 2);
+}
+
+TEST(AttentionProblemTest, AnEmptyRaggedBatchIsLegal) {
+  AttentionShape shape = SmallShape();
+  shape.batch = shape.query_length = shape.key_length = 0;
+  const AttentionOptions options = {.layout = Layout::kTHD, .query_starts = {0}, .key_starts = {0}};
+  EXPECT_EQ(MustCreate(shape, options).MultiplyAdds(), 0);
+}
+
+TEST(AttentionProblemTest, BroadcastTensorsStepOverAxesOfOne) {
+  const auto strides = [](std::vector<int64_t> shape) {
+    return MustCreate(SmallShape(), {.mask = BroadcastTensor{.shape = std::move(shape)}}).MaskStrides();
+  };
+  const auto expect = [](const BroadcastStrides& s, int64_t batch, int64_t head, int64_t query, int64_t key) {
+    EXPECT_EQ(s.batch, batch);
+    EXPECT_EQ(s.head, head);
+    EXPECT_EQ(s.query, query);
+    EXPECT_EQ(s.key, key);
+  };
+  expect(strides({5, 7}), 0, 0, 7, 1);
+  expect(strides({1, 7}), 0, 0, 0, 1);
+  expect(strides({5, 1}), 0, 0, 1, 0);
+  expect(strides({6, 5, 7}), 0, 35, 7, 1);
+  expect(strides({6, 1, 7}), 0, 7, 0, 1);
+  expect(strides({2, 1, 1, 7}), 7, 0, 0, 1);
+  expect(strides({2, 6, 5, 7}), 210, 35, 7, 1);
+  expect(strides({2, 6, 1, 1}), 6, 1, 0, 0);
+  expect(MustCreate(SmallShape()).BiasStrides(), 0, 0, 0, 0);
 }
 
 TEST(AttentionProblemTest, WorkOfLikeBatchElementsIsMultiplied) {

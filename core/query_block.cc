@@ -111,7 +111,7 @@ void QueryBlock::Begin(const Place& place, const PackedKeyValue* packed) {
         .dim = format.head_dim,
         .type = format.type};
     PackRows(row, format.padded_head_dim(), 1, format.product, static_cast<std::byte*>(queries_) + i * row_bytes);
-    visible_[i] = problem.VisibleKeyEnd(b, query);
+    visible_[i] = problem.VisibleKeys(b, query).end;
   }
   std::fill_n(maximum_, rows_, -kInfinity);
   std::fill_n(sum_, rows_, 0.0f);

@@ -105,7 +105,7 @@ TEST_F(TileKernelsTest, ComputesInBFloat16) {
   for (int64_t i = 0; i < kQueries; ++i) {
     std::vector<double> w(kKeys, 0);
     double sum = 0;
-    for (int64_t j = 0; j < problem->VisibleKeyEnd(0, i); ++j) {
+    for (int64_t j = 0; j < problem->VisibleKeys(0, i).end; ++j) {
       double dot = 0;
       for (int64_t d = 0; d < kHeadDim; ++d) {
         dot += double{BFloat16ToFloat(query[i * kHeadDim + d])} * BFloat16ToFloat(key[j * kHeadDim + d]);
@@ -116,7 +116,7 @@ TEST_F(TileKernelsTest, ComputesInBFloat16) {
     for (int64_t j = 0; j < kKeys; ++j) ASSERT_NEAR(weights[i * kKeys + j], w[j] / sum, 1e-6);
     for (int64_t d = 0; d < kValueDim; ++d) {
       double exact = 0;
-      for (int64_t j = 0; j < problem->VisibleKeyEnd(0, i); ++j)
+      for (int64_t j = 0; j < problem->VisibleKeys(0, i).end; ++j)
         exact += w[j] / sum * BFloat16ToFloat(value[j * kValueDim + d]);
       const float got = BFloat16ToFloat(output[i * kValueDim + d]);
       if (std::isnan(exact)) {

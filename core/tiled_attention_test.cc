@@ -28,7 +28,7 @@ struct Numbers {
 double Row(const AttentionProblem& p, const Numbers& in, int64_t b, int64_t h, int64_t i, std::vector<double>& weights,
            std::vector<double>& output) {
   const int64_t kv = h / p.group_size();
-  const int64_t end = p.VisibleKeyEnd(b, i);
+  const int64_t end = p.VisibleKeys(b, i).end;
   weights.assign(p.shape().key_length, 0);
   output.assign(p.shape().value_dim, 0);
   double top = -std::numeric_limits<double>::infinity();
@@ -75,7 +75,7 @@ void ExpectCorrect(const AttentionProblem& p, const Inputs& in, const Results& o
         }
         for (int64_t j = 0; j < s.key_length && !out.weights.empty(); ++j) {
           ASSERT_NEAR(out.weights[row * s.key_length + j], weights[j], 2e-6) << j;
-          if (j < p.VisibleKeyEnd(b, i)) continue;
+          if (j < p.VisibleKeys(b, i).end) continue;
           ASSERT_EQ(out.weights[row * s.key_length + j], 0) << j;
         }
       }
@@ -225,7 +225,7 @@ TEST_F(TiledAttentionTest, QueriesWithoutKeysGetExactZeros) {
   const Results results = Compute(problem, inputs, 2);
   int empty = 0;
   for (int64_t row = 0; row < 3 * 2 * 40; ++row) {
-    if (problem.VisibleKeyEnd(row / 80, row % 40) > 0) continue;
+    if (problem.VisibleKeys(row / 80, row % 40).count() > 0) continue;
     ++empty;
     ASSERT_EQ(results.logsumexp[row], -kInfinity);
     for (int64_t j = 0; j < 20; ++j) ASSERT_EQ(results.weights[row * 20 + j], 0);

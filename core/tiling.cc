@@ -28,7 +28,7 @@ int64_t ChooseQueryBlock(int64_t heads, int64_t rows, int dims, int workers) {
 
 int64_t Tiling::SeenKeys(const AttentionProblem& problem, int64_t b) {
   const int64_t queries = problem.shape().query_length;
-  return queries == 0 ? 0 : problem.VisibleKeyEnd(b, queries - 1);
+  return queries == 0 ? 0 : problem.VisibleKeys(b, queries - 1).end;
 }
 
 int64_t Tiling::PackedHeads(int workers) const { return std::min<int64_t>(heads, int64_t{workers} + 1); }

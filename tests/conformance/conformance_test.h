@@ -17,7 +17,7 @@
 
 namespace attend::testing {
 
-inline constexpr core::ResultSelection kEveryResult = {.weights = true, .logsumexp = true};
+inline const core::ResultSelection kEveryResult = {.weights = true, .logsumexp = true};
 
 inline constexpr core::ElementType kElementTypes[] = {core::ElementType::kFloat32, core::ElementType::kBFloat16,
                                                       core::ElementType::kFloat16};
