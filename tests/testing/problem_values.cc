@@ -164,7 +164,9 @@ ProblemResults::ProblemResults(const AttentionProblem& problem)
   if (!logsumexp.empty()) std::memset(logsumexp.data(), static_cast<int>(kUnwritten), logsumexp.size() * sizeof(float));
 }
 
-core::AttentionResults ProblemResults::results() { return {output.data(), weights.data(), logsumexp.data()}; }
+core::AttentionResults ProblemResults::results() {
+  return {.output = output.data(), .weights = weights.data(), .logsumexp = logsumexp.data()};
+}
 
 std::vector<float> ProblemResults::OutputValues(const AttentionProblem& problem) const {
   const int64_t size = core::ElementBytes(problem.type());
