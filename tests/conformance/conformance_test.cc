@@ -1,23 +1,38 @@
 #include "tests/conformance/conformance_test.h"
 
 #include <cstring>
+#include <vector>
 
 namespace attend::testing {
 
+namespace {
+
+bool SameFloats(const std::vector<float>& a, const std::vector<float>& b, int64_t first, int64_t count) {
+  return count == 0 || std::memcmp(&a.at(first), &b.at(first), count * sizeof(float)) == 0;
+}
+
+}  // namespace
+
 bool SameRow(const core::AttentionProblem& problem, const ProblemResults& a, const ProblemResults& b,
              const RowPosition& at) {
-  const core::AttentionShape& shape = problem.shape();
-  const core::Strides strides = problem.OutputStrides();
-  const int64_t size = core::ElementBytes(problem.type());
-  const int64_t place = (at.batch * strides.batch + at.head * strides.head + at.query * strides.row) * size;
-  if (std::memcmp(a.output.data() + place, b.output.data() + place, shape.value_dim * size) != 0) return false;
-  const int64_t row = RowIndex(shape, at.batch, at.head, at.query);
-  if (problem.results().logsumexp && std::memcmp(&a.logsumexp[row], &b.logsumexp[row], sizeof(float)) != 0) {
+  const core::ResultSelection& asked = problem.results();
+  const int64_t keys = KeyRows(problem, at.batch);
+  if (!asked.omit_output) {
+    const int64_t row = problem.shape().value_dim * core::ElementBytes(problem.output_type());
+    const int64_t place = OutputPlace(problem, at) * core::ElementBytes(problem.output_type());
+    if (std::memcmp(a.output.data() + place, b.output.data() + place, row) != 0) return false;
+  }
+  if (asked.logsumexp && !SameFloats(a.logsumexp, b.logsumexp, RowIndex(problem, at.batch, at.head, at.query), 1)) {
     return false;
   }
-  if (!problem.results().weights || shape.key_length == 0) return true;
-  const int64_t first = row * shape.key_length;
-  return std::memcmp(&a.weights[first], &b.weights[first], shape.key_length * sizeof(float)) == 0;
+  const auto weights = WeightsIndex(problem, at);
+  if (asked.weights && !asked.average_weights_over_heads && weights.has_value() &&
+      !SameFloats(a.weights, b.weights, *weights, keys)) {
+    return false;
+  }
+  const auto scores = ScoresIndex(problem, at);
+  return asked.scores == core::ScoreStage::kNone || !scores.has_value() ||
+         SameFloats(a.scores, b.scores, *scores, keys);
 }
 
 }  // namespace attend::testing

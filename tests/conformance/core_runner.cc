@@ -1,5 +1,7 @@
 #include "tests/conformance/core_runner.h"
 
+#include <omp.h>
+
 #include <cstdlib>
 #include <future>
 #include <optional>
@@ -78,6 +80,19 @@ absl::StatusOr<ProblemResults> CoreRunner::Run(const core::AttentionProblem& pro
   Job job({problem, values});
   job.Start(*kernels_, *pool_);
   return job.Wait();
+}
+
+absl::StatusOr<ProblemResults> CoreRunner::RunHere(const core::AttentionProblem& problem, const ProblemValues& values) {
+  omp_set_num_threads(1);  // as on the pool's own threads
+  const ProblemBytes bytes(problem, values);
+  ProblemResults results(problem);
+  auto source = core::TiledAttention::Create(problem, bytes.inputs(), results.results(), *kernels_);
+  if (!source.ok()) return source.status();
+  while ((*source)->Step(/*worker=*/0).outcome == core::TileSource::Outcome::kAdvanced) {
+  }
+  if (!(*source)->finished()) return absl::InternalError("one worker alone got stuck");
+  if (!(*source)->status().ok()) return (*source)->status();
+  return results;
 }
 
 std::vector<absl::StatusOr<ProblemResults>> CoreRunner::RunTogether(const std::vector<ProblemInstance>& instances) {

@@ -14,12 +14,6 @@
 
 namespace attend::testing {
 
-// A problem and its tensors.
-struct ProblemInstance {
-  core::AttentionProblem problem;
-  ProblemValues values;
-};
-
 // Thread-compatible.
 class CoreRunner {
  public:
@@ -29,6 +23,10 @@ class CoreRunner {
 
   // Computes one problem. The status is the job's.
   absl::StatusOr<ProblemResults> Run(const core::AttentionProblem& problem, const ProblemValues& values);
+
+  // The same without the pool, on the calling thread: for very many problems so small that handing them to another
+  // thread would take longer than they do. OpenMP keeps to one thread in the caller from then on.
+  absl::StatusOr<ProblemResults> RunHere(const core::AttentionProblem& problem, const ProblemValues& values);
 
   // Computes several at the same time, all submitted before any is waited for.
   std::vector<absl::StatusOr<ProblemResults>> RunTogether(const std::vector<ProblemInstance>& instances);

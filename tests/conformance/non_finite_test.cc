@@ -26,7 +26,8 @@ class NonFiniteTest : public ConformanceOfType {
     const ProblemResults results = Compute(problem, poisoned);
     EXPECT_EQ(CheckResults(problem, poisoned, results, int64_t{1} << 20), absl::OkStatus()) << "key " << j;
     for (const RowPosition& at : ChooseRows(problem, 0, std::numeric_limits<int64_t>::max())) {
-      const bool sees = at.batch == batch && KvHead(problem.shape(), at.head) == kv_head && VisibleKeys(problem, at)[j];
+      const bool sees =
+          at.batch == batch && KvHead(problem.shape(), at.head) == kv_head && VisibleKeys(problem, poisoned, at)[j];
       if (sees) continue;
       ASSERT_TRUE(SameRow(problem, clean, results, at))
           << Describe(problem) << ": row [" << at.batch << "," << at.head << "," << at.query << "] does not see key "
@@ -45,10 +46,11 @@ constexpr AttentionShape kShape = {.batch = 2,
                                    .value_dim = 24};
 
 // Fills key `j` and its value with `number`.
-void Poison(const AttentionShape& shape, int64_t b, int64_t j, float number, ProblemValues* values) {
+void Poison(const AttentionProblem& problem, int64_t b, int64_t j, float number, ProblemValues* values) {
+  const AttentionShape& shape = problem.shape();
   for (int64_t h = 0; h < shape.kv_heads; ++h) {
-    for (int64_t d = 0; d < shape.head_dim; ++d) values->key[KeyIndex(shape, b, h, j) + d] = number;
-    for (int64_t d = 0; d < shape.value_dim; ++d) values->value[ValueIndex(shape, b, h, j) + d] = number;
+    for (int64_t d = 0; d < shape.head_dim; ++d) values->key[KeyIndex(problem, b, h, j) + d] = number;
+    for (int64_t d = 0; d < shape.value_dim; ++d) values->value[ValueIndex(problem, b, h, j) + d] = number;
   }
 }
 
@@ -64,7 +66,7 @@ TEST_P(NonFiniteTest, PaddingNeverReachesAResult) {
       for (float number : {kNan, kInfinity, -kInfinity}) {
         ProblemValues poisoned = clean;
         for (int64_t b = 0; b < shape.batch; ++b) {
-          for (int64_t j = key_lengths[b]; j < key_length; ++j) Poison(shape, b, j, number, &poisoned);
+          for (int64_t j = key_lengths[b]; j < key_length; ++j) Poison(problem, b, j, number, &poisoned);
         }
         EXPECT_EQ(Compute(problem, poisoned).FirstDifference(want), "") << Describe(problem) << " with " << number;
       }
@@ -76,7 +78,7 @@ TEST_P(NonFiniteTest, KeysBeyondEveryQueryNeverReachAResult) {
   const auto problem = MakeProblem(kShape, GetParam(), {.causal = CausalAlignment::kTopLeft});
   const ProblemValues clean = Generate(problem, 2);
   ProblemValues poisoned = clean;
-  for (int64_t j = kShape.query_length; j < kShape.key_length; ++j) Poison(kShape, 0, j, kNan, &poisoned);
+  for (int64_t j = kShape.query_length; j < kShape.key_length; ++j) Poison(problem, 0, j, kNan, &poisoned);
   EXPECT_EQ(Compute(problem, poisoned).FirstDifference(Compute(problem, clean)), "");
 }
 
@@ -92,7 +94,7 @@ TEST_P(NonFiniteTest, AValueReachesTheRowsThatSeeIt) {
     for (int64_t j : {0, 1, 63, 64, 65, 149, 500, 511, 512, 520, 575, 640, 649}) {
       for (float number : {kNan, kInfinity}) {
         ProblemValues poisoned = clean;
-        poisoned.value[ValueIndex(shape, 0, 1, j) + 17] = number;
+        poisoned.value[ValueIndex(problem, 0, 1, j) + 17] = number;
         ExpectOnlySeenBy(0, 1, j, problem, poisoned, want);
       }
     }
@@ -109,7 +111,7 @@ TEST_P(NonFiniteTest, AKeyReachesTheRowsThatSeeIt) {
     for (int64_t j : {0, 63, 64, 149, 511, 512, 649}) {
       for (float number : {kNan, kInfinity, -kInfinity}) {
         ProblemValues poisoned = clean;
-        poisoned.key[KeyIndex(shape, 0, 1, j) + 5] = number;
+        poisoned.key[KeyIndex(problem, 0, 1, j) + 5] = number;
         ExpectOnlySeenBy(0, 1, j, problem, poisoned, want);
       }
     }
@@ -123,10 +125,10 @@ TEST_P(NonFiniteTest, AQueryReachesItsRowAlone) {
   const RowPosition poisoned_row = {1, 0, 70};
   for (float number : {kNan, kInfinity, -kInfinity}) {
     ProblemValues poisoned = clean;
-    poisoned.query[QueryIndex(kShape, 1, 0, 70) + 3] = number;
+    poisoned.query[QueryIndex(problem, 1, 0, 70) + 3] = number;
     const ProblemResults results = Compute(problem, poisoned);
     EXPECT_EQ(CheckResults(problem, poisoned, results), absl::OkStatus());
-    EXPECT_TRUE(std::isnan(results.logsumexp[RowIndex(kShape, 1, 0, 70)]));
+    EXPECT_TRUE(std::isnan(results.logsumexp[RowIndex(problem, 1, 0, 70)]));
     for (const RowPosition& at : ChooseRows(problem, 0, std::numeric_limits<int64_t>::max())) {
       if (at == poisoned_row) continue;
       ASSERT_TRUE(SameRow(problem, want, results, at)) << at.head << " " << at.query;
@@ -138,7 +140,7 @@ TEST_P(NonFiniteTest, AQueryReachesItsRowAlone) {
 TEST_P(NonFiniteTest, ARowThatSeesNothingIsZeroWhateverItHolds) {
   const auto problem = MakeProblem(kShape, GetParam(), {.key_lengths = {0, 0}});
   const ProblemValues values = Generate(problem, 6, Constant(kNan), Constant(kInfinity));
-  EXPECT_EQ(CheckMasks(problem, Compute(problem, values)), absl::OkStatus());
+  EXPECT_EQ(CheckMasks(problem, values, Compute(problem, values)), absl::OkStatus());
 }
 
 // Rows whose visible scores are -inf: some (weight 0), all (NaN), or with one of +inf (NaN).
@@ -146,7 +148,7 @@ TEST_P(NonFiniteTest, InfiniteScores) {
   const AttentionShape shape = {.query_length = 3, .key_length = 70, .head_dim = 4, .value_dim = 5};
   const auto problem = MakeProblem(shape, GetParam());
   ProblemValues values = Generate(problem, 7, Constant(1), Normal());
-  const auto set_key = [&](int64_t j, float number) { values.key[KeyIndex(shape, 0, 0, j) + 2] = number; };
+  const auto set_key = [&](int64_t j, float number) { values.key[KeyIndex(problem, 0, 0, j) + 2] = number; };
   set_key(3, -kInfinity);
   set_key(66, -kInfinity);
   ExpectRight(problem, values);
@@ -163,7 +165,7 @@ TEST_P(NonFiniteTest, ABlockOfMinusInfinityBeforeOrdinaryScores) {
   const AttentionShape shape = {.query_length = 20, .key_length = 1100, .head_dim = 4, .value_dim = 5};
   const auto problem = MakeProblem(shape, GetParam());
   ProblemValues values = Generate(problem, 8, Constant(1), Normal());
-  for (int64_t j = 0; j < 1030; ++j) values.key[KeyIndex(shape, 0, 0, j)] = -kInfinity;
+  for (int64_t j = 0; j < 1030; ++j) values.key[KeyIndex(problem, 0, 0, j)] = -kInfinity;
   ExpectRight(problem, values);
 }
 
@@ -174,10 +176,10 @@ TEST_F(OverflowTest, ProductsBeyondFloat32AreInfinite) {
   for (ElementType type : {ElementType::kFloat32, ElementType::kBFloat16}) {
     const auto problem = MakeProblem(shape, type);
     ProblemValues values = Generate(problem, 9, Constant(0), Normal());
-    for (int64_t i = 0; i < shape.query_length; ++i) values.query[QueryIndex(shape, 0, 0, i)] = 0x1p100F;
-    values.key[KeyIndex(shape, 0, 0, 7)] = -0x1p100F;  // a score of -inf: not weighed
+    for (int64_t i = 0; i < shape.query_length; ++i) values.query[QueryIndex(problem, 0, 0, i)] = 0x1p100F;
+    values.key[KeyIndex(problem, 0, 0, 7)] = -0x1p100F;  // a score of -inf: not weighed
     ExpectRight(problem, values);
-    values.key[KeyIndex(shape, 0, 0, 71)] = 0x1p100F;  // +inf: NaN
+    values.key[KeyIndex(problem, 0, 0, 71)] = 0x1p100F;  // +inf: NaN
     ExpectRight(problem, values);
     EXPECT_TRUE(std::isnan(Compute(problem, values).logsumexp[2]));
   }
@@ -188,9 +190,9 @@ TEST_F(OverflowTest, ScoresThatTheScaleCarriesBeyondFloat32AreInfinite) {
   for (ElementType type : kElementTypes) {
     const auto problem = MakeProblem(shape, type, {.scale = 0x1p127F});
     ProblemValues values = Generate(problem, 10, Constant(1), Normal());
-    values.key[KeyIndex(shape, 0, 0, 7)] = -4;  // -inf; all others 2^127
+    values.key[KeyIndex(problem, 0, 0, 7)] = -4;  // -inf; all others 2^127
     ExpectRight(problem, values);
-    values.key[KeyIndex(shape, 0, 0, 9)] = 4;
+    values.key[KeyIndex(problem, 0, 0, 9)] = 4;
     ExpectRight(problem, values);
   }
 }

@@ -62,7 +62,7 @@ TEST_P(OptionsTest, AScaleOfZeroWeighsAllVisibleKeysAlike) {
   const ProblemResults results = Compute(problem, Generate(problem, 400));
   for (int64_t b = 0; b < 3; ++b) {
     const int64_t keys = problem.KeyCount(b);
-    const int64_t row = RowIndex(kShape, b, 1, 5);
+    const int64_t row = RowIndex(problem, b, 1, 5);
     for (int64_t j = 0; j < keys; ++j) {
       EXPECT_NEAR(results.weights[row * kShape.key_length + j], 1.0 / static_cast<double>(keys), 1e-7);
     }
@@ -97,9 +97,9 @@ TEST_P(OptionsTest, ScoresThatGrowAlongTheKeys) {
     const auto problem = MakeProblem(shape, GetParam(), {.scale = 0.05F * direction});
     ProblemValues values = Generate(problem, 700);
     for (int64_t j = 0; j < shape.key_length; ++j) {
-      values.key[KeyIndex(shape, 0, 0, j)] = RoundTo(GetParam(), static_cast<float>(j));
+      values.key[KeyIndex(problem, 0, 0, j)] = RoundTo(GetParam(), static_cast<float>(j));
     }
-    for (int64_t i = 0; i < shape.query_length; ++i) values.query[QueryIndex(shape, 0, 0, i)] = 2;
+    for (int64_t i = 0; i < shape.query_length; ++i) values.query[QueryIndex(problem, 0, 0, i)] = 2;
     ExpectRight(problem, values);
   }
 }
@@ -157,17 +157,18 @@ TEST_P(OptionsTest, LayoutsGiveTheSameBits) {
 TEST_P(OptionsTest, RowsWithoutKeys) {
   const auto problem =
       MakeProblem(kShape, GetParam(), {.causal = CausalAlignment::kBottomRight, .key_lengths = {0, 20, 70}});
-  const ProblemResults results = Compute(problem, Generate(problem, 1100));
+  const ProblemValues values = Generate(problem, 1100);
+  const ProblemResults results = Compute(problem, values);
   const std::vector<float> output = results.OutputValues(problem);
   for (const auto& [b, i] : {std::pair(0, 0), std::pair(0, 69), std::pair(1, 49)}) {
     for (int64_t h = 0; h < kShape.query_heads; ++h) {
-      EXPECT_EQ(results.logsumexp[RowIndex(kShape, b, h, i)], -INFINITY);
-      for (int64_t d = 0; d < kShape.value_dim; ++d) EXPECT_EQ(output[OutputIndex(kShape, b, h, i) + d], 0);
+      EXPECT_EQ(results.logsumexp[RowIndex(problem, b, h, i)], -INFINITY);
+      for (int64_t d = 0; d < kShape.value_dim; ++d) EXPECT_EQ(output[OutputIndex(problem, b, h, i) + d], 0);
     }
   }
-  EXPECT_TRUE(std::isfinite(results.logsumexp[RowIndex(kShape, 1, 0, 50)]));
-  EXPECT_TRUE(std::isfinite(results.logsumexp[RowIndex(kShape, 2, 0, 0)]));
-  EXPECT_EQ(CheckMasks(problem, results), absl::OkStatus());
+  EXPECT_TRUE(std::isfinite(results.logsumexp[RowIndex(problem, 1, 0, 50)]));
+  EXPECT_TRUE(std::isfinite(results.logsumexp[RowIndex(problem, 2, 0, 0)]));
+  EXPECT_EQ(CheckMasks(problem, values, results), absl::OkStatus());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tests/testing/generators.h"
 
+#include <utility>
 #include <vector>
 
 namespace attend::testing {
@@ -24,6 +25,12 @@ float SmallestSubnormal(ElementType type) {
       return 0x1p-24F;
   }
   return 0;
+}
+
+int64_t ElementCount(const core::BroadcastTensor& tensor) {
+  int64_t count = 1;
+  for (const int64_t length : tensor.shape) count *= length;
+  return count;
 }
 
 float SmallestNormal(ElementType type) { return type == ElementType::kFloat16 ? 0x1p-14F : 0x1p-126F; }
@@ -55,22 +62,41 @@ Fill Constant(float value) {
   return [value](std::mt19937_64&) { return value; };
 }
 
-ProblemValues Generate(const AttentionProblem& problem, uint64_t seed, const Fill& query_and_key, const Fill& value) {
+Fill OneIn(int n, float number, Fill fill) {
+  return [n, number, fill = std::move(fill)](std::mt19937_64& random) {
+    return random() % n == 0 ? number : fill(random);
+  };
+}
+
+ProblemValues Generate(const AttentionProblem& problem, uint64_t seed, const Fills& fills) {
   const AttentionShape& s = problem.shape();
+  const int64_t batch = problem.options().layout == core::Layout::kTHD ? 1 : s.batch;
   ProblemValues values;
   values.seed = seed;
-  values.query.resize(s.batch * s.query_heads * s.query_length * s.head_dim);
-  values.key.resize(s.batch * s.kv_heads * s.key_length * s.head_dim);
-  values.value.resize(s.batch * s.kv_heads * s.key_length * s.value_dim);
+  values.query.resize(batch * s.query_heads * s.query_length * s.head_dim);
+  values.key.resize(batch * s.kv_heads * s.key_length * s.head_dim);
+  values.value.resize(batch * s.kv_heads * s.key_length * s.value_dim);
   std::mt19937_64 random(seed);
-  FillTensor(problem.type(), query_and_key, random, &values.query);
-  FillTensor(problem.type(), query_and_key, random, &values.key);
-  FillTensor(problem.type(), value, random, &values.value);
+  FillTensor(problem.type(), fills.query_and_key, random, &values.query);
+  FillTensor(problem.type(), fills.query_and_key, random, &values.key);
+  FillTensor(problem.type(), fills.value, random, &values.value);
+  if (problem.options().bias.has_value()) {
+    values.bias.resize(ElementCount(*problem.options().bias));
+    FillTensor(problem.options().bias->type, fills.bias, random, &values.bias);
+  }
+  if (problem.options().mask.has_value()) {
+    values.mask.resize(ElementCount(*problem.options().mask));
+    Fill mask = fills.mask;
+    for (uint8_t& element : values.mask) element = mask(random) != 0 ? 1 : 0;
+  }
   return values;
 }
 
-ProblemValues Generate(const AttentionProblem& problem, uint64_t seed) {
-  return Generate(problem, seed, Normal(), Normal());
+ProblemValues Generate(const AttentionProblem& problem, uint64_t seed, const Fill& query_and_key, const Fill& value) {
+  Fills fills;
+  fills.query_and_key = query_and_key;
+  fills.value = value;
+  return Generate(problem, seed, fills);
 }
 
 }  // namespace attend::testing

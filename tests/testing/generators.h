@@ -23,12 +23,21 @@ Fill Integers(int largest);
 // powers of two.
 Fill Specials(core::ElementType type);
 Fill Constant(float value);
+// `number` in one draw of `n`, else what `fill` draws.
+Fill OneIn(int n, float number, Fill fill);
 
-// Query, key and value of `problem`, drawn in this order, then rounded to its type.
+// What the tensors of a problem are made of.
+struct Fills {
+  Fill query_and_key = Normal();
+  Fill value = Normal();
+  Fill bias = Normal();
+  Fill mask = OneIn(4, 0, Constant(1));  // 0 is false, anything else true
+};
+
+// Query, key, value, bias and mask of `problem`, drawn in this order, each rounded to its type.
+ProblemValues Generate(const core::AttentionProblem& problem, uint64_t seed, const Fills& fills = {});
 ProblemValues Generate(const core::AttentionProblem& problem, uint64_t seed, const Fill& query_and_key,
                        const Fill& value);
-// Normal numbers in all three.
-ProblemValues Generate(const core::AttentionProblem& problem, uint64_t seed);
 
 }  // namespace attend::testing
 

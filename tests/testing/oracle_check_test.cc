@@ -50,21 +50,21 @@ ProblemResults ComputeWith(const Flaw& flaw, const AttentionProblem& problem, co
     double maximum = -std::numeric_limits<double>::infinity();
     for (int64_t j = 0; j < s.key_length; ++j) {
       row.visible[j] = flaw.visible(j, row.visible[j]);
-      row.scores[j] = flaw.score(row.scores[j]);
-      if (row.visible[j]) maximum = std::max(maximum, row.scores[j]);
+      row.masked[j] = flaw.score(row.softcapped[j]);
+      if (row.visible[j]) maximum = std::max(maximum, row.masked[j]);
     }
     double sum = 0;
     for (int64_t j = 0; j < s.key_length; ++j) {
-      row.weights[j] = row.visible[j] ? flaw.exponential(row.scores[j] - maximum) : 0;
+      row.weights[j] = row.visible[j] ? flaw.exponential(row.masked[j] - maximum) : 0;
       sum += row.weights[j];
     }
-    const int64_t index = RowIndex(s, at.batch, at.head, at.query);
+    const int64_t index = RowIndex(problem, at.batch, at.head, at.query);
     results.logsumexp[index] = static_cast<float>(sum == 0 ? maximum : maximum + std::log(sum));
     std::vector<double> output(s.value_dim, 0);
     for (int64_t j = 0; j < s.key_length; ++j) {
       const double weight = sum == 0 ? 0 : row.weights[j] / sum;
       results.weights[index * s.key_length + j] = static_cast<float>(weight);
-      const int64_t from = ValueIndex(s, at.batch, KvHead(s, at.head), j);
+      const int64_t from = ValueIndex(problem, at.batch, KvHead(s, at.head), j);
       for (int64_t d = 0; d < s.value_dim && weight != 0; ++d) output[d] += weight * values.value[from + d];
     }
     for (int64_t d = 0; d < s.value_dim; ++d) {
@@ -172,8 +172,8 @@ TEST(CheckResultsTest, TheReportNamesTheWorstElement) {
   const AttentionProblem problem = MakeProblem(ElementType::kFloat32);
   const ProblemValues values = Generate(problem, kSeed);
   ProblemResults results = ComputeWith({}, problem, values);
-  StoreElement(ElementType::kFloat32, 5, OutputIndex(problem.shape(), 0, 1, 2) + 3, &results.output);
-  StoreElement(ElementType::kFloat32, 500, OutputIndex(problem.shape(), 0, 3, 23) + 15, &results.output);
+  StoreElement(ElementType::kFloat32, 5, OutputIndex(problem, 0, 1, 2) + 3, &results.output);
+  StoreElement(ElementType::kFloat32, 500, OutputIndex(problem, 0, 3, 23) + 15, &results.output);
   const std::string report(CheckResults(problem, values, results).message());
   EXPECT_THAT(report, HasSubstr("seed 20240607"));
   EXPECT_THAT(report, HasSubstr("f32 b1 h4/2 q24 k40 d32/16"));
@@ -201,12 +201,12 @@ TEST(CheckResultsTest, NanAndInfinityCompareByKind) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const AttentionProblem problem = MakeProblem(ElementType::kFloat32);
   ProblemValues values = Generate(problem, kSeed);
-  values.value[ValueIndex(problem.shape(), 0, 0, 5) + 2] = std::numeric_limits<float>::infinity();
-  values.value[ValueIndex(problem.shape(), 0, 1, 5) + 3] = kNan;
+  values.value[ValueIndex(problem, 0, 0, 5) + 2] = std::numeric_limits<float>::infinity();
+  values.value[ValueIndex(problem, 0, 1, 5) + 3] = kNan;
   const ProblemResults right = ComputeWith({}, problem, values);
   EXPECT_EQ(CheckResults(problem, values, right), absl::OkStatus());
-  const int64_t infinite = OutputIndex(problem.shape(), 0, 0, 0) + 2;
-  const int64_t nan = OutputIndex(problem.shape(), 0, 2, 0) + 3;
+  const int64_t infinite = OutputIndex(problem, 0, 0, 0) + 2;
+  const int64_t nan = OutputIndex(problem, 0, 2, 0) + 3;
   for (const auto& [index, wrong] : std::vector<std::pair<int64_t, float>>{
            {infinite, 1e30F}, {infinite, -INFINITY}, {infinite, kNan}, {nan, 0}, {nan, INFINITY}, {nan - 1, kNan}}) {
     ProblemResults results = right;
@@ -264,18 +264,6 @@ TEST(ChooseRowsTest, AllOfThemOrASampleWithTheEnds) {
   EXPECT_EQ(rows.back(), (RowPosition{1, 7, 4095}));
   EXPECT_EQ(rows, ChooseRows(large, 1, kDefaultOracleWork));
   EXPECT_NE(rows, ChooseRows(large, 2, kDefaultOracleWork));
-}
-
-TEST(ProblemValuesTest, LayoutsHoldTheSameNumbers) {
-  AttentionShape shape = {
-      .batch = 2, .query_heads = 2, .kv_heads = 1, .query_length = 3, .key_length = 2, .head_dim = 2, .value_dim = 1};
-  const AttentionProblem problem =
-      AttentionProblem::Create(shape, ElementType::kFloat32, {.layout = core::Layout::kBNHD}).value();
-  ProblemValues values = Generate(problem, kSeed);
-  const ProblemBytes bytes(problem, values);
-  float element;  // batch 1, row 2, head 1, dim 0
-  std::memcpy(&element, bytes.query() + (((1 * 3 + 2) * 2 + 1) * 2 + 0) * sizeof(float), sizeof(float));
-  EXPECT_EQ(element, values.query[QueryIndex(shape, 1, 1, 2)]);
 }
 
 }  // namespace

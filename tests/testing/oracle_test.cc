@@ -57,7 +57,7 @@ TEST(OracleTest, WorkedExample) {
   values.value = {0.9, 0.1, 0.7, 0.8, 0.1, 0.9, 0.2, 0.1, 0.3, 0.3, 0.5, 0.2};
   const OracleRow row = ComputeOracleRow(problem, values, {});
   const auto near = [](double want) { return DoubleNear(want, 0.00005); };
-  EXPECT_THAT(row.scores, ElementsAre(near(1.20), near(0.05), near(0.25)));
+  EXPECT_THAT(row.scaled, ElementsAre(near(1.20), near(0.05), near(0.25)));
   EXPECT_THAT(row.weights, ElementsAre(near(0.5871), near(0.1859), near(0.2270)));
   EXPECT_THAT(row.output, ElementsAre(near(0.6151), near(0.2941), near(0.5616), near(0.5337)));
 }
@@ -76,16 +76,16 @@ TEST(OracleTest, ScaleDefaultsToOneOverTheRootOfHeadDim) {
   values.query.assign(16, 1);
   values.key.assign(16, 2);
   values.value = {1};
-  EXPECT_THAT(ComputeOracleRow(MakeProblem(shape), values, {}).scores, ElementsAre(8));
-  EXPECT_THAT(ComputeOracleRow(MakeProblem(shape, {.scale = -0.5F}), values, {}).scores, ElementsAre(-16));
-  EXPECT_THAT(ComputeOracleRow(MakeProblem(shape, {.scale = 0.0F}), values, {}).scores, ElementsAre(0));
+  EXPECT_THAT(ComputeOracleRow(MakeProblem(shape), values, {}).scaled, ElementsAre(8));
+  EXPECT_THAT(ComputeOracleRow(MakeProblem(shape, {.scale = -0.5F}), values, {}).scaled, ElementsAre(-16));
+  EXPECT_THAT(ComputeOracleRow(MakeProblem(shape, {.scale = 0.0F}), values, {}).scaled, ElementsAre(0));
 }
 
 // Three queries, five keys; each row lists what it sees.
 std::vector<std::vector<bool>> Visible(const AttentionShape& shape, const AttentionOptions& options, int64_t batch) {
   const AttentionProblem problem = MakeProblem(shape, options);
   std::vector<std::vector<bool>> rows;
-  for (int64_t i = 0; i < shape.query_length; ++i) rows.push_back(VisibleKeys(problem, {batch, 0, i}));
+  for (int64_t i = 0; i < shape.query_length; ++i) rows.push_back(VisibleKeys(problem, {}, {batch, 0, i}));
   return rows;
 }
 
@@ -138,7 +138,7 @@ TEST(OracleTest, GroupedHeads) {
   values.value = {5, 7};
   for (int64_t h = 0; h < 4; ++h) {
     const OracleRow row = ComputeOracleRow(problem, values, {0, h, 0});
-    EXPECT_THAT(row.scores, ElementsAre((h + 1) * (h < 2 ? 10 : 20)));
+    EXPECT_THAT(row.scaled, ElementsAre((h + 1) * (h < 2 ? 10 : 20)));
     EXPECT_THAT(row.output, ElementsAre(h < 2 ? 5 : 7));
   }
 }
@@ -174,10 +174,10 @@ TEST(OracleTest, WhatOverflowsFloat32IsInfinite) {
   values.value = {1};
   values.query = {3e38F, 3e38F};
   values.key = {1, 1};
-  EXPECT_THAT(ComputeOracleRow(problem, values, {}).scores, ElementsAre(kInfinity));
+  EXPECT_THAT(ComputeOracleRow(problem, values, {}).scaled, ElementsAre(kInfinity));
   values.query = {2e19F, 0};
   values.key = {-2e19F, 0};
-  EXPECT_THAT(ComputeOracleRow(problem, values, {}).scores, ElementsAre(-kInfinity));
+  EXPECT_THAT(ComputeOracleRow(problem, values, {}).scaled, ElementsAre(-kInfinity));
   values.query = {1e38F, 0};
   values.key = {1, 0};
   EXPECT_THAT(ComputeOracleRow(problem, values, {}).weights, ElementsAre(1));
@@ -187,24 +187,56 @@ TEST(OracleTest, WhatOverflowsFloat32IsInfinite) {
 TEST(YardstickTest, RoundsEachStepToTheTypeOfTheRequest) {
   const AttentionProblem problem = OneQuery(3);
   const ProblemValues values = ScoresAre({1 + 0x1p-9F, 1, 1});
-  const NaiveRow row = ComputeNaiveRow(problem, values, {}, {true, true, true},
-                                       {.scores = ElementType::kBFloat16, .results = ElementType::kBFloat16});
-  EXPECT_THAT(row.scores, Each(1));
+  const NaiveRow row = ComputeNaiveRow(
+      problem, values, {}, {true, true, true},
+      {.inputs = ElementType::kFloat32, .scores = ElementType::kBFloat16, .results = ElementType::kBFloat16});
+  EXPECT_THAT(row.masked, Each(1));
   EXPECT_THAT(row.weights, Each(0.333984375F));
   EXPECT_EQ(row.output.front(), 37);  // 111 * 0.33398 = 37.07
 }
 
 TEST(YardstickTest, KeepsScoresThatOverflowTheType) {
   const ProblemValues values = ScoresAre({70000, 69999});
-  const NaiveRow row = ComputeNaiveRow(OneQuery(2), values, {}, {true, true},
-                                       {.scores = ElementType::kFloat16, .results = ElementType::kFloat16});
-  EXPECT_THAT(row.scores, ElementsAre(70000, 69999));
+  const NaiveRow row = ComputeNaiveRow(
+      OneQuery(2), values, {}, {true, true},
+      {.inputs = ElementType::kFloat32, .scores = ElementType::kFloat16, .results = ElementType::kFloat16});
+  EXPECT_THAT(row.masked, ElementsAre(70000, 69999));
   EXPECT_NEAR(row.weights[0], 0.7311, 0.0005);
 }
 
+// 1 + 2^-9 in f32 is 1 in bf16's inputs already; the scores that follow are then kept.
+TEST(YardstickTest, RoundsInputsForAComputeType) {
+  const AttentionProblem problem = OneQuery(1, {.compute_type = core::ComputeType::kBFloat16});
+  EXPECT_EQ(NaiveType(problem), ElementType::kBFloat16);
+  EXPECT_EQ(NaiveType(OneQuery(1)), ElementType::kFloat32);
+  const NaiveRow row = ComputeNaiveRow(
+      problem, ScoresAre({1 + 0x1p-9F}), {}, {true},
+      {.inputs = ElementType::kBFloat16, .scores = ElementType::kFloat32, .results = ElementType::kBFloat16});
+  EXPECT_THAT(row.scaled, ElementsAre(1));
+}
+
+// The yardstick does every step that the oracle does: weights 1/8, 2/8 and 4/8, and 1/8 for the sink.
+TEST(YardstickTest, HasEveryOption) {
+  const auto ln2 = static_cast<float>(std::log(2.0));
+  AttentionOptions options = {.softcap = ln2 * 5 / 3};  // tanh(ln 2) is 3/5
+  options.bias = core::BroadcastTensor{.shape = {1, 4}};
+  options.alibi_slopes = {ln2};
+  options.sinks = {0};
+  ProblemValues values = ScoresAre({0, ln2 * ln2 * 5 / 3, 0, 5});
+  values.bias = {0, ln2, 4 * ln2, 0};  // with softcap and ALiBi: 0, ln 2 + ln 2 - ln 2, 4 ln 2 - 2 ln 2
+  const NaiveRow row = ComputeNaiveRow(
+      OneQuery(4, options), values, {}, {true, true, true, false},
+      {.inputs = ElementType::kFloat32, .scores = ElementType::kFloat32, .results = ElementType::kFloat32});
+  const auto near = [](float want) { return ::testing::FloatNear(want, 1e-6F); };
+  EXPECT_THAT(row.weights, ElementsAre(near(0.125), near(0.25), near(0.5), 0));
+  EXPECT_THAT(row.output, ElementsAre(near(0.125F + 2.5F + 50)));
+  EXPECT_NEAR(row.logsumexp, 3 * ln2, 1e-6);
+}
+
 TEST(YardstickTest, RowWithoutKeys) {
-  const NaiveRow row = ComputeNaiveRow(OneQuery(1), ScoresAre({1}), {}, {false},
-                                       {.scores = ElementType::kFloat32, .results = ElementType::kFloat32});
+  const NaiveRow row = ComputeNaiveRow(
+      OneQuery(1), ScoresAre({1}), {}, {false},
+      {.inputs = ElementType::kFloat32, .scores = ElementType::kFloat32, .results = ElementType::kFloat32});
   EXPECT_THAT(row.weights, ElementsAre(0));
   EXPECT_THAT(row.output, ElementsAre(0));
   EXPECT_EQ(row.logsumexp, -kInfinity);

@@ -38,10 +38,12 @@ double Bound::Allows(double want) const { return absolute + relative * std::abs(
 
 void YardstickErrors::Add(const ProblemValues& values, const RowPosition& at, const OracleRow& oracle) {
   const core::AttentionShape& shape = problem_.shape();
-  for (int64_t j = 0; j < shape.key_length; ++j) {
+  for (size_t j = 0; j < oracle.visible.size(); ++j) {
     if (!oracle.visible[j]) continue;  // what nobody sees must not widen a bound
-    KeepLargest(oracle.scores[j], &largest_score_);
-    const float* value = values.value.data() + ValueIndex(shape, at.batch, KvHead(shape, at.head), j);
+    // Both sizes of a score are rounded on the way: before bias and ALiBi, and after.
+    KeepLargest(oracle.softcapped[j], &largest_score_);
+    KeepLargest(oracle.masked[j], &largest_score_);
+    const float* value = values.value.data() + ValueIndex(problem_, at.batch, KvHead(shape, at.head), j);
     for (int64_t d = 0; d < shape.value_dim; ++d) KeepLargest(value[d], &largest_value_);
   }
   AddFloat32(values, at, oracle);
@@ -49,11 +51,14 @@ void YardstickErrors::Add(const ProblemValues& values, const RowPosition& at, co
 }
 
 void YardstickErrors::AddFloat32(const ProblemValues& values, const RowPosition& at, const OracleRow& oracle) {
-  const NaiveRow naive = ComputeNaiveRow(problem_, values, at, oracle.visible,
-                                         {.scores = ElementType::kFloat32, .results = ElementType::kFloat32});
-  KeepLargestError(naive.scores, oracle.scores, &scores_);
+  const ElementType type = NaiveType(problem_);
+  const NaiveRow naive =
+      ComputeNaiveRow(problem_, values, at, oracle.visible,
+                      {.inputs = type, .scores = ElementType::kFloat32, .results = ElementType::kFloat32});
+  const core::ScoreStage stage = problem_.results().scores;
+  if (stage != core::ScoreStage::kNone) KeepLargestError(naive.Scores(stage), oracle.Scores(stage), &scores_);
   KeepLargest(naive.logsumexp - oracle.logsumexp, &logsumexp_);
-  if (problem_.type() != ElementType::kFloat32) return;
+  if (type != ElementType::kFloat32) return;
   for (Largest* largest : {&own_scores_, &float32_scores_}) {
     KeepLargestError(naive.output, oracle.output, &largest->output);
     KeepLargestError(naive.weights, oracle.weights, &largest->weights);
@@ -61,10 +66,11 @@ void YardstickErrors::AddFloat32(const ProblemValues& values, const RowPosition&
 }
 
 void YardstickErrors::AddResults(const ProblemValues& values, const RowPosition& at, const OracleRow& oracle) {
-  if (problem_.type() == ElementType::kFloat32) return;
-  for (ElementType scores : {problem_.type(), ElementType::kFloat32}) {
+  const ElementType type = NaiveType(problem_);
+  if (type == ElementType::kFloat32) return;
+  for (ElementType scores : {type, ElementType::kFloat32}) {
     const NaiveRow naive =
-        ComputeNaiveRow(problem_, values, at, oracle.visible, {.scores = scores, .results = problem_.type()});
+        ComputeNaiveRow(problem_, values, at, oracle.visible, {.inputs = type, .scores = scores, .results = type});
     Largest* largest = scores == ElementType::kFloat32 ? &float32_scores_ : &own_scores_;
     KeepLargestError(naive.output, oracle.output, &largest->output);
     KeepLargestError(naive.weights, oracle.weights, &largest->weights);
@@ -72,11 +78,12 @@ void YardstickErrors::AddResults(const ProblemValues& values, const RowPosition&
 }
 
 Tolerances YardstickErrors::ToTolerances() const {
-  const double u = std::max(UnitRoundoff(problem_.type()), 5e-6);
+  const ElementType type = NaiveType(problem_);
+  const double u = std::max(UnitRoundoff(type), 5e-6);
   const double s = 0x1p-24 * std::min(largest_score_, 1e5);  // one rounding of a score
   const double output_error = std::min(own_scores_.output, float32_scores_.output);
   const double weights_error = std::min(own_scores_.weights, float32_scores_.weights);
-  const double logsumexp_slack = problem_.type() == ElementType::kFloat32 ? 1e-5 : 1.25e-4;
+  const double logsumexp_slack = type == ElementType::kFloat32 ? 1e-5 : 1.25e-4;
   Tolerances tolerances;
   tolerances.output = {2 * output_error + 1e-5 * std::min(1.0, largest_value_) + s * largest_value_, u};
   tolerances.weights = {2 * weights_error + 1e-5 + s, u};

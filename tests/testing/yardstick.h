@@ -14,15 +14,23 @@ namespace attend::testing {
 
 // What each step's result is rounded to. Sums are f32 and plain, one element after the other.
 struct YardstickPrecision {
+  core::ElementType inputs;   // query, key and value; the problem's own, or bf16 with that compute type
   core::ElementType scores;   // where a score overflows it, f32
   core::ElementType results;  // weights and output
 };
 
+// The type that the naive calculation has: that of the inputs, or bf16 by compute_type.
+core::ElementType NaiveType(const core::AttentionProblem& problem);
+
 struct NaiveRow {
-  std::vector<float> scores;   // [key_length], for every key
-  std::vector<float> weights;  // [key_length], 0 where not visible
+  std::vector<float> scaled;  // the stages of OracleRow, for every key
+  std::vector<float> softcapped;
+  std::vector<float> masked;
+  std::vector<float> weights;  // 0 where not visible
   std::vector<float> output;   // [value_dim]
   float logsumexp = 0;
+
+  const std::vector<float>& Scores(core::ScoreStage stage) const;  // `stage` is not kNone
 };
 
 // `visible` is OracleRow::visible of the same row.
