@@ -83,6 +83,27 @@ void ExpectCorrect(const AttentionProblem& p, const Inputs& in, const Results& o
   }
 }
 
+// The maximum grows far with every block of keys: what was summed before must shrink to nothing.
+TEST_F(TiledAttentionTest, RescalesWhatWasSummedBeforeALargerScore) {
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
+    SCOPED_TRACE(ElementTypeName(type));
+    const AttentionProblem p =
+        MakeProblem({.shape = {.query_length = 1, .key_length = 700, .head_dim = 1, .value_dim = 1},
+                     .type = type,
+                     .options = {.scale = 1},
+                     .results = {.weights = true, .logsumexp = true}});
+    Inputs in(p, 1);
+    in.query.Set(0, 1);
+    for (int64_t j = 0; j < 700; ++j) {
+      in.key.Set(j, 0.25F * static_cast<float>(j));
+      in.value.Set(j, j < 512 ? 1000 : 1);
+    }
+    const Results out = Compute(p, in);
+    ExpectCorrect(p, in, out);
+    EXPECT_EQ(out.output.Get(0), 1);  // the first two blocks weigh less than exp(-46)
+  }
+}
+
 TEST_F(TiledAttentionTest, AgreesWithThePlainLoop) {
   const CausalAlignment alignments[] = {CausalAlignment::kNone, CausalAlignment::kTopLeft,
                                         CausalAlignment::kBottomRight};
