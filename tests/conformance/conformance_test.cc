@@ -1,5 +1,7 @@
 #include "tests/conformance/conformance_test.h"
 
+#include <bit>
+#include <cstdint>
 #include <cstring>
 
 namespace attend::testing {
@@ -12,7 +14,8 @@ bool SameRow(const core::AttentionProblem& problem, const ProblemResults& a, con
   const int64_t place = (at.batch * strides.batch + at.head * strides.head + at.query * strides.row) * size;
   if (std::memcmp(a.output.data() + place, b.output.data() + place, shape.value_dim * size) != 0) return false;
   const int64_t row = RowIndex(shape, at.batch, at.head, at.query);
-  if (problem.results().logsumexp && std::memcmp(&a.logsumexp[row], &b.logsumexp[row], sizeof(float)) != 0) {
+  if (problem.results().logsumexp &&
+      std::bit_cast<uint32_t>(a.logsumexp[row]) != std::bit_cast<uint32_t>(b.logsumexp[row])) {
     return false;
   }
   if (!problem.results().weights || shape.key_length == 0) return true;

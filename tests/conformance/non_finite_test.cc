@@ -18,19 +18,24 @@ using core::ElementType;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
+struct KeyPosition {
+  int64_t batch, kv_head, key;
+};
+
 class NonFiniteTest : public ConformanceOfType {
  protected:
-  // Rows that see key `j` are what the oracle says; all others have the bits that they have in `clean`.
-  static void ExpectOnlySeenBy(int64_t batch, int64_t kv_head, int64_t j, const AttentionProblem& problem,
-                               const ProblemValues& poisoned, const ProblemResults& clean) {
+  // Rows that see the key are what the oracle says; all others have the bits that they have in `clean`.
+  static void ExpectOnlySeenBy(const KeyPosition& key, const AttentionProblem& problem, const ProblemValues& poisoned,
+                               const ProblemResults& clean) {
     const ProblemResults results = Compute(problem, poisoned);
-    EXPECT_EQ(CheckResults(problem, poisoned, results, int64_t{1} << 20), absl::OkStatus()) << "key " << j;
+    EXPECT_EQ(CheckResults(problem, poisoned, results, int64_t{1} << 20), absl::OkStatus()) << "key " << key.key;
     for (const RowPosition& at : ChooseRows(problem, 0, std::numeric_limits<int64_t>::max())) {
-      const bool sees = at.batch == batch && KvHead(problem.shape(), at.head) == kv_head && VisibleKeys(problem, at)[j];
+      const bool sees =
+          at.batch == key.batch && KvHead(problem.shape(), at.head) == key.kv_head && VisibleKeys(problem, at)[key.key];
       if (sees) continue;
       ASSERT_TRUE(SameRow(problem, clean, results, at))
           << Describe(problem) << ": row [" << at.batch << "," << at.head << "," << at.query << "] does not see key "
-          << j << " of kv head " << kv_head;
+          << key.key << " of kv head " << key.kv_head;
     }
   }
 };
@@ -52,20 +57,25 @@ void Poison(const AttentionShape& shape, int64_t b, int64_t j, float number, Pro
   }
 }
 
+// Fills what is beyond each batch element's key length.
+void PoisonPadding(const AttentionProblem& problem, float number, ProblemValues* values) {
+  const AttentionShape& shape = problem.shape();
+  for (int64_t b = 0; b < shape.batch; ++b) {
+    for (int64_t j = problem.options().key_lengths[b]; j < shape.key_length; ++j) Poison(shape, b, j, number, values);
+  }
+}
+
 TEST_P(NonFiniteTest, PaddingNeverReachesAResult) {
   for (int64_t key_length : {150, 600, 1100}) {
     AttentionShape shape = kShape;
     shape.key_length = key_length;
     for (CausalAlignment causal : kCausalAlignments) {
-      const std::vector<int64_t> key_lengths = {key_length - 27, 70};
-      const auto problem = MakeProblem(shape, GetParam(), {.causal = causal, .key_lengths = key_lengths});
+      const auto problem = MakeProblem(shape, GetParam(), {.causal = causal, .key_lengths = {key_length - 27, 70}});
       const ProblemValues clean = Generate(problem, 1);
       const ProblemResults want = Compute(problem, clean);
       for (float number : {kNan, kInfinity, -kInfinity}) {
         ProblemValues poisoned = clean;
-        for (int64_t b = 0; b < shape.batch; ++b) {
-          for (int64_t j = key_lengths[b]; j < key_length; ++j) Poison(shape, b, j, number, &poisoned);
-        }
+        PoisonPadding(problem, number, &poisoned);
         EXPECT_EQ(Compute(problem, poisoned).FirstDifference(want), "") << Describe(problem) << " with " << number;
       }
     }
@@ -93,7 +103,7 @@ TEST_P(NonFiniteTest, AValueReachesTheRowsThatSeeIt) {
       for (float number : {kNan, kInfinity}) {
         ProblemValues poisoned = clean;
         poisoned.value[ValueIndex(shape, 0, 1, j) + 17] = number;
-        ExpectOnlySeenBy(0, 1, j, problem, poisoned, want);
+        ExpectOnlySeenBy({0, 1, j}, problem, poisoned, want);
       }
     }
   }
@@ -110,7 +120,7 @@ TEST_P(NonFiniteTest, AKeyReachesTheRowsThatSeeIt) {
       for (float number : {kNan, kInfinity, -kInfinity}) {
         ProblemValues poisoned = clean;
         poisoned.key[KeyIndex(shape, 0, 1, j) + 5] = number;
-        ExpectOnlySeenBy(0, 1, j, problem, poisoned, want);
+        ExpectOnlySeenBy({0, 1, j}, problem, poisoned, want);
       }
     }
   }

@@ -11,7 +11,6 @@ namespace attend::testing {
 namespace {
 
 using core::AttentionOptions;
-using core::AttentionProblem;
 using core::AttentionShape;
 using core::CausalAlignment;
 using core::ElementType;
@@ -29,9 +28,9 @@ class Draw {
   int64_t Between(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
   bool OneIn(int64_t n) { return Between(1, n) == 1; }
 
-  template <typename T, size_t n>
-  T From(const T (&choices)[n]) {
-    return choices[Between(0, n - 1)];
+  template <typename T, size_t kCount>
+  T From(const T (&choices)[kCount]) {
+    return choices[Between(0, kCount - 1)];
   }
 
   int64_t Length() {

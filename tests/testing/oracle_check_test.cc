@@ -273,7 +273,7 @@ TEST(ProblemValuesTest, LayoutsHoldTheSameNumbers) {
       AttentionProblem::Create(shape, ElementType::kFloat32, {.layout = core::Layout::kBNHD}).value();
   ProblemValues values = Generate(problem, kSeed);
   const ProblemBytes bytes(problem, values);
-  float element;  // batch 1, row 2, head 1, dim 0
+  float element = 0;  // batch 1, row 2, head 1, dim 0
   std::memcpy(&element, bytes.query() + (((1 * 3 + 2) * 2 + 1) * 2 + 0) * sizeof(float), sizeof(float));
   EXPECT_EQ(element, values.query[QueryIndex(shape, 1, 1, 2)]);
 }
