@@ -1,5 +1,6 @@
 #include "client/commands.h"
 
+#include <cstdlib>
 #include <iostream>
 #include <sstream>
 #include <utility>
@@ -15,6 +16,7 @@ namespace attend::client {
 namespace {
 
 constexpr char kUsageErrorPayload[] = "attend.client/usage-error";
+constexpr char kAddressVariable[] = "ATTEND_ADDRESS";
 constexpr int kFailure = 1;
 constexpr int kBadCommandLine = 2;
 
@@ -116,8 +118,8 @@ Commands::Commands() : app_("Scaled dot-product attention from a service: asks a
   app_.fallthrough();
   app_.set_version_flag("--version", "attend " ATTEND_VERSION, "Print the version and exit");
   app_.set_help_flag("-h,--help", "Print this help and exit");
-  app_.add_option("--address", connection_.address, "Any gRPC target, such as ipv4:10.0.0.1:8001,10.0.0.2:8001")
-      ->envname("ATTEND_ADDRESS")
+  app_.add_option("--address", connection_.address,
+                  "Any gRPC target, such as ipv4:10.0.0.1:8001,10.0.0.2:8001; $ATTEND_ADDRESS if not given")
       ->type_name("TARGET")
       ->capture_default_str()
       ->group(HelpFormatter::kConnectionGroup);
@@ -139,11 +141,23 @@ CLI::App& Commands::AddLocal(const std::string& name, const std::string& descrip
                              std::function<absl::Status()> run) {
   CLI::App* command = app_.add_subcommand(name, description);
   command->fallthrough(false);  // options of the frame are unknown to it
-  command->callback([this, run = std::move(run)] { chosen_ = run; });
+  command->callback([this, name, run = std::move(run)] {
+    chosen_ = [this, name, run] {
+      for (const CLI::Option* option : app_.get_options()) {  // given before the command
+        if (option->count() > 0) {
+          return UsageError(absl::StrCat(option->get_name(), " does not go with ", name, ", which needs no server"));
+        }
+      }
+      return run();
+    };
+  });
   return *command;
 }
 
 int Commands::Run(int argc, const char* const* argv) {
+  if (const char* address = std::getenv(kAddressVariable); address != nullptr && *address != '\0') {
+    connection_.address = address;
+  }
   try {
     app_.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help and --version

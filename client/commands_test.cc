@@ -77,6 +77,7 @@ TEST_F(CommandsTest, TakesTheAddressFromTheEnvironmentUnlessGiven) {
   EXPECT_EQ(connection_->address, "b:2");
   EXPECT_EQ(Run({"try", "--address", "c:3"}), 0);
   EXPECT_EQ(connection_->address, "c:3");
+  EXPECT_EQ(Run({"count"}), 0) << "for commands that ask a server, not an option given to this one";
   unsetenv("ATTEND_ADDRESS");
 }
 
@@ -85,6 +86,9 @@ TEST_F(CommandsTest, ALocalCommandHasNoConnection) {
   EXPECT_EQ(local_runs_, 1);
   EXPECT_EQ(Run({"count", "--address", "a:1"}), 2);
   EXPECT_EQ(Run({"count", "--timeout=1s"}), 2);
+  EXPECT_EQ(Run({"--address", "a:1", "count"}), 2);
+  EXPECT_EQ(errors_, "attend: --address does not go with count, which needs no server\n");
+  EXPECT_EQ(Run({"--timeout=1s", "count"}), 2);
   EXPECT_EQ(local_runs_, 1);
   EXPECT_EQ(Run({"count", "--help"}), 0);
   EXPECT_THAT(output_, testing::Not(HasSubstr("--address")));

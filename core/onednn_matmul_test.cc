@@ -36,7 +36,7 @@ std::vector<float> Pack(const std::vector<float>& keys, int count, int head_dim,
   std::vector<float> packed(size_t{kKeyBlock} / panels.keys * head_dim * panels.row_stride, std::nanf(""));
   for (int j = 0; j < count; ++j) {
     for (int d = 0; d < head_dim; ++d) {
-      packed[(size_t(j / panels.keys) * head_dim + d) * panels.row_stride + j % panels.keys] = keys[j * head_dim + d];
+      packed[(int64_t{j} / panels.keys * head_dim + d) * panels.row_stride + j % panels.keys] = keys[j * head_dim + d];
     }
   }
   return packed;
@@ -48,6 +48,32 @@ std::set<int> AllPaddedRows(const Matmul& matmul) {
   return rows;
 }
 
+// What a product is made of: `dim` is head_dim or value_dim.
+struct TileExtent {
+  int dim, rows = kMaxTileRows, keys = kKeyBlock;
+};
+
+// The first keys of `weights`, [kMaxTileRows, kKeyBlock], in rows of `row_keys`; each row sees `keys` or up to 63
+// fewer.
+std::vector<float> MaskedWeights(const std::vector<float>& weights, int keys, int row_keys) {
+  std::vector<float> masked(kMaxTileRows * row_keys, 0);
+  for (int i = 0; i < kMaxTileRows; ++i) {
+    for (int j = 0; j < keys - i % 64; ++j) masked[i * row_keys + j] = std::abs(weights[i * kKeyBlock + j]);
+  }
+  return masked;
+}
+
+// Whether each row of `some`, [rows, keys], has the bits of the same row of `all`, [rows, kKeyBlock].
+testing::AssertionResult SameBitsAsIn(const std::vector<float>& all, const std::vector<float>& some, int keys) {
+  const int rows = static_cast<int>(some.size()) / keys;
+  for (int64_t i = 0; i < rows; ++i) {
+    if (std::memcmp(&some[i * keys], &all[i * kKeyBlock], keys * sizeof(float)) != 0) {
+      return testing::AssertionFailure() << "row " << i;
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
 class OnednnMatmulTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -57,15 +83,15 @@ class OnednnMatmulTest : public testing::Test {
     matmul_ = *std::move(matmul);
   }
 
-  std::vector<float> Scores(int head_dim, int rows, int keys, const std::vector<float>& query,
-                            const std::vector<float>& key, int worker = 0) {
-    const auto panels = matmul_->Panels(ProductType::kFloat32, head_dim);
-    const auto product = matmul_->Scores(ProductType::kFloat32, head_dim);
+  std::vector<float> Scores(const TileExtent& tile, const std::vector<float>& query, const std::vector<float>& key,
+                            int worker = 0) {
+    const auto panels = matmul_->Panels(ProductType::kFloat32, tile.dim);
+    const auto product = matmul_->Scores(ProductType::kFloat32, tile.dim);
     EXPECT_TRUE(panels.ok() && product.ok());
-    const auto packed = Pack(key, keys, head_dim, *panels);
-    std::vector<float> result(size_t(rows) * keys, -1);
-    const auto status = (*product)->Run(worker, {.rows = rows,
-                                                 .keys = keys,
+    const auto packed = Pack(key, tile.keys, tile.dim, *panels);
+    std::vector<float> result(int64_t{tile.rows} * tile.keys, -1);
+    const auto status = (*product)->Run(worker, {.rows = tile.rows,
+                                                 .keys = tile.keys,
                                                  .accumulate = false,
                                                  .left = query.data(),
                                                  .right = packed.data(),
@@ -74,19 +100,31 @@ class OnednnMatmulTest : public testing::Test {
     return result;
   }
 
-  std::vector<float> WeightedSum(int value_dim, int rows, int keys, bool accumulate, const std::vector<float>& weights,
+  std::vector<float> WeightedSum(const TileExtent& tile, bool accumulate, const std::vector<float>& weights,
                                  const std::vector<float>& value) {
-    const auto product = matmul_->WeightedSum(ProductType::kFloat32, value_dim);
+    const auto product = matmul_->WeightedSum(ProductType::kFloat32, tile.dim);
     EXPECT_TRUE(product.ok());
-    std::vector<float> result(size_t(rows) * value_dim, accumulate ? 0.25f : std::nanf(""));
-    const auto status = (*product)->Run(0, {.rows = rows,
-                                            .keys = keys,
+    std::vector<float> result(int64_t{tile.rows} * tile.dim, accumulate ? 0.25f : std::nanf(""));
+    const auto status = (*product)->Run(0, {.rows = tile.rows,
+                                            .keys = tile.keys,
                                             .accumulate = accumulate,
                                             .left = weights.data(),
                                             .right = value.data(),
                                             .result = result.data()});
     EXPECT_TRUE(status.ok()) << status;
     return result;
+  }
+
+  // Whether any number of rows gives the bits of the first ones of `all`, [kMaxTileRows, dim].
+  testing::AssertionResult SumsOfFewerRowsAreIn(const std::vector<float>& all, const TileExtent& tile, bool accumulate,
+                                                const std::vector<float>& weights, const std::vector<float>& value) {
+    for (const int rows : AllPaddedRows(*matmul_)) {
+      const auto some = WeightedSum({tile.dim, rows, tile.keys}, accumulate, weights, value);
+      if (std::memcmp(some.data(), all.data(), some.size() * sizeof(float)) != 0) {
+        return testing::AssertionFailure() << rows << " rows";
+      }
+    }
+    return testing::AssertionSuccess();
   }
 
   std::unique_ptr<Matmul> matmul_;
@@ -106,7 +144,7 @@ TEST_F(OnednnMatmulTest, ScoresAreTheDotProducts) {
   for (const int head_dim : kDims) {
     const auto query = Random(kMaxTileRows * head_dim, 1);
     const auto key = Random(kKeyBlock * head_dim, 2);
-    const auto scores = Scores(head_dim, kMaxTileRows, kKeyBlock, query, key);
+    const auto scores = Scores({.dim = head_dim}, query, key);
     for (int i = 0; i < kMaxTileRows; i += 5) {
       for (int j = 0; j < kKeyBlock; ++j) {
         double dot = 0;
@@ -121,8 +159,8 @@ TEST_F(OnednnMatmulTest, WeightedSumsAreWrittenOrAdded) {
   for (const int value_dim : {16, 80, 128, 512}) {
     const auto weights = Random(kMaxTileRows * kKeyBlock, 3);
     const auto value = Random(kKeyBlock * value_dim, 4);
-    const auto written = WeightedSum(value_dim, kMaxTileRows, kKeyBlock, false, weights, value);
-    const auto added = WeightedSum(value_dim, kMaxTileRows, kKeyBlock, true, weights, value);
+    const auto written = WeightedSum({.dim = value_dim}, false, weights, value);
+    const auto added = WeightedSum({.dim = value_dim}, true, weights, value);
     for (int i = 0; i < kMaxTileRows; i += 7) {
       for (int d = 0; d < value_dim; ++d) {
         double sum = 0;
@@ -138,14 +176,11 @@ TEST_F(OnednnMatmulTest, BitsOfScoresDependOnNoOtherRowOrKey) {
   for (const int head_dim : kDims) {
     const auto query = Random(kMaxTileRows * head_dim, 5);
     const auto key = Random(kKeyBlock * head_dim, 6);
-    const auto all = Scores(head_dim, kMaxTileRows, kKeyBlock, query, key);
+    const auto all = Scores({.dim = head_dim}, query, key);
     for (const int rows : AllPaddedRows(*matmul_)) {
       for (int keys = kKeyGranule; keys <= kKeyBlock; keys += kKeyGranule) {
-        const auto some = Scores(head_dim, rows, keys, query, key);
-        for (int i = 0; i < rows; ++i) {
-          ASSERT_EQ(std::memcmp(&some[size_t(i) * keys], &all[size_t(i) * kKeyBlock], keys * sizeof(float)), 0)
-              << "head_dim " << head_dim << " rows " << rows << " keys " << keys << " row " << i;
-        }
+        const auto some = Scores({head_dim, rows, keys}, query, key);
+        ASSERT_TRUE(SameBitsAsIn(all, some, keys)) << "head_dim " << head_dim << " rows " << rows << " keys " << keys;
       }
     }
   }
@@ -157,20 +192,12 @@ TEST_F(OnednnMatmulTest, BitsOfWeightedSumsDependOnNoOtherRowOrTrimmedKey) {
     const auto value = Random(kKeyBlock * value_dim, 7);
     const auto random = Random(kMaxTileRows * kKeyBlock, 8);
     for (int keys = kKeyGranule; keys <= kKeyBlock; keys += kKeyGranule) {
-      std::vector<float> wide(kMaxTileRows * kKeyBlock, 0);
-      std::vector<float> trimmed(kMaxTileRows * keys, 0);
-      for (int i = 0; i < kMaxTileRows; ++i) {
-        for (int j = 0; j < keys - i % 64; ++j) {
-          wide[i * kKeyBlock + j] = trimmed[i * keys + j] = std::abs(random[i * kKeyBlock + j]);
-        }
-      }
+      const auto wide = MaskedWeights(random, keys, kKeyBlock);
+      const auto trimmed = MaskedWeights(random, keys, keys);
       for (const bool accumulate : {false, true}) {
-        const auto all = WeightedSum(value_dim, kMaxTileRows, kKeyBlock, accumulate, wide, value);
-        for (const int rows : AllPaddedRows(*matmul_)) {
-          const auto some = WeightedSum(value_dim, rows, keys, accumulate, trimmed, value);
-          ASSERT_EQ(std::memcmp(some.data(), all.data(), some.size() * sizeof(float)), 0)
-              << "value_dim " << value_dim << " rows " << rows << " keys " << keys << " accumulate " << accumulate;
-        }
+        const auto all = WeightedSum({.dim = value_dim}, accumulate, wide, value);
+        EXPECT_TRUE(SumsOfFewerRowsAreIn(all, {.dim = value_dim, .keys = keys}, accumulate, trimmed, value))
+            << "value_dim " << value_dim << " keys " << keys << " accumulate " << accumulate;
       }
     }
   }
@@ -185,7 +212,8 @@ TEST_F(OnednnMatmulTest, WorkersMayMakeAndRunTheSamePrimitiveAtOnce) {
   for (int worker = 0; worker < 4; ++worker) {
     threads.emplace_back([&, worker] {
       omp_set_num_threads(1);
-      for (int i = 0; i < 20; ++i) results[worker] = Scores(head_dim, 128, 256, query, key, worker);
+      for (int i = 0; i < 20; ++i)
+        results[worker] = Scores({.dim = head_dim, .rows = 128, .keys = 256}, query, key, worker);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -239,8 +267,8 @@ TEST_F(OnednnMatmulTest, EmulatedBFloat16IsExact) {
   round(Random(keys * dim, 15), key);
   const auto weights_bits = round(Random(rows * keys, 16), weights);
   const auto value_bits = round(Random(keys * dim, 17), value);
-  const auto scores = Scores(dim, rows, keys, query, key);
-  const auto sums = WeightedSum(dim, rows, keys, false, weights, value);
+  const auto scores = Scores({dim, rows, keys}, query, key);
+  const auto sums = WeightedSum({dim, rows, keys}, false, weights, value);
 
   const auto emulated = EmulateBFloat16(std::move(matmul_), 4);
   const auto panels = emulated->Panels(ProductType::kBFloat16, dim);

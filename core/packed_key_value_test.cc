@@ -145,6 +145,16 @@ TEST_F(PackedKeyValueTest, CanBePackedAgain) {
   }
 }
 
+// Of 300 keys, the value of `bad` alone is not finite.
+void ExpectKnown(const PackedKeyValue& packed, int64_t bad) {
+  for (int64_t block = 0; block < 2; ++block) {
+    for (int keys = 64; keys <= (block == 0 ? 256 : 64); keys += 64) {
+      const bool seen = bad >= block * 256 && bad < block * 256 + keys;
+      EXPECT_EQ(packed.ValuesFinite(block, keys), !seen) << bad << " " << block << " " << keys;
+    }
+  }
+}
+
 TEST_F(PackedKeyValueTest, KnowsWhichGranulesHoldValuesThatAreNotFinite) {
   for (const bool share : {false, true}) {
     const KeyValueFormat format = Format(16, 16, kGranules, share);
@@ -152,13 +162,7 @@ TEST_F(PackedKeyValueTest, KnowsWhichGranulesHoldValuesThatAreNotFinite) {
       Sequence sequence(300, format);
       sequence.values[bad * 16 + 15] = std::numeric_limits<float>::infinity();
       sequence.keys[3] = kNan;
-      const PackedKeyValue packed = Pack(format, sequence, 300);
-      for (int64_t block = 0; block < 2; ++block) {
-        for (int keys = 64; keys <= (block == 0 ? 256 : 64); keys += 64) {
-          const bool seen = bad >= block * 256 && bad < block * 256 + keys;
-          EXPECT_EQ(packed.ValuesFinite(block, keys), !seen) << bad << " " << block << " " << keys;
-        }
-      }
+      ExpectKnown(Pack(format, sequence, 300), bad);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <hwy/highway.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -59,39 +60,43 @@ class PackingTest : public testing::TestWithParam<int64_t> {
 INSTANTIATE_TEST_SUITE_P(Targets, PackingTest, testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
                          [](const auto& target) { return std::string(hwy::TargetName(target.param)); });
 
+// Rows [8, padded]: the source's, and zeros after them.
+void ExpectPacked(const Source& source, int padded) {
+  std::vector<float> out(8 * padded + 1, -1);
+  PackRows(source.rows, padded, 8, ProductType::kFloat32, out.data());
+  for (int i = 0; i < 8; ++i) {
+    for (int d = 0; d < padded; ++d) ASSERT_EQ(out[i * padded + d], source.Get(i, d)) << i << " " << d;
+  }
+  EXPECT_EQ(out.back(), -1);
+}
+
 TEST_P(PackingTest, PacksRowsOfEveryType) {
   for (const ElementType type : kTypes) {
     for (const int dim : {1, 2, 3, 7, 16, 33, 80, 112}) {
-      const Source source(type, 5, dim, dim + 3, dim);
-      const int padded = (dim + 15) / 16 * 16;
-      std::vector<float> out(8 * padded + 1, -1);
-      PackRows(source.rows, padded, 8, ProductType::kFloat32, out.data());
-      for (int i = 0; i < 8; ++i) {
-        for (int d = 0; d < padded; ++d) {
-          ASSERT_EQ(out[i * padded + d], source.Get(i, d))
-              << ElementTypeName(type) << " dim " << dim << " " << i << " " << d;
-        }
-      }
-      EXPECT_EQ(out.back(), -1);
+      SCOPED_TRACE(testing::Message() << ElementTypeName(type) << " dim " << dim);
+      ExpectPacked(Source(type, 5, dim, dim + 3, dim), (dim + 15) / 16 * 16);
     }
   }
+}
+
+// A panel of 64 keys in columns that lie `stride` apart: the source's, and zeros beside them.
+void ExpectTransposed(const Source& source, int padded, int stride) {
+  std::vector<float> out(padded * stride + 1, -1);
+  PackKeyPanel(source.rows, padded, 64, {.keys = 64, .row_stride = stride}, ProductType::kFloat32, out.data());
+  for (int d = 0; d < padded; ++d) {
+    for (int j = 0; j < 64; ++j) ASSERT_EQ(out[d * stride + j], source.Get(j, d)) << j << " " << d;
+    for (int j = 64; j < stride; ++j) ASSERT_EQ(out[d * stride + j], -1) << "columns beyond are not written";
+  }
+  EXPECT_EQ(out.back(), -1);
 }
 
 TEST_P(PackingTest, TransposesKeysOfEveryType) {
   for (const ElementType type : kTypes) {
     for (const int dim : {1, 3, 4, 5, 16, 33, 64}) {
       for (const int64_t count : {1, 3, 15, 16, 17, 63, 64}) {
-        for (const int stride : {64, 272}) {
-          const Source source(type, count, dim, dim + 1, dim);
-          const int padded = (dim + 15) / 16 * 16;
-          std::vector<float> out(padded * stride + 1, -1);
-          PackKeyPanel(source.rows, padded, 64, {.keys = 64, .row_stride = stride}, ProductType::kFloat32, out.data());
-          for (int d = 0; d < padded; ++d) {
-            for (int j = 0; j < 64; ++j) ASSERT_EQ(out[d * stride + j], source.Get(j, d)) << dim << " " << count;
-            for (int j = 64; j < stride; ++j) ASSERT_EQ(out[d * stride + j], -1) << "columns beyond are not written";
-          }
-          EXPECT_EQ(out.back(), -1);
-        }
+        SCOPED_TRACE(testing::Message() << ElementTypeName(type) << " dim " << dim << " keys " << count);
+        const Source source(type, count, dim, dim + 1, dim);
+        for (const int stride : {64, 272}) ExpectTransposed(source, (dim + 15) / 16 * 16, stride);
       }
     }
   }
@@ -109,6 +114,17 @@ TEST_P(PackingTest, BFloat16StaysBFloat16) {
   }
 }
 
+void ExpectFound(Source& source, float bad) {
+  for (int64_t i = 0; i < source.rows.count; ++i) {
+    for (int d = 0; d < source.rows.dim; ++d) {
+      const float good = source.Get(i, d);
+      source.Set(i, d, bad);
+      ASSERT_FALSE(AllFinite(source.rows)) << bad << " at " << i << ", " << d;
+      source.Set(i, d, good);
+    }
+  }
+}
+
 TEST_P(PackingTest, FindsEveryNumberThatIsNotFinite) {
   for (const ElementType type : kTypes) {
     for (const int dim : {1, 5, 16, 37}) {
@@ -117,14 +133,8 @@ TEST_P(PackingTest, FindsEveryNumberThatIsNotFinite) {
       ASSERT_TRUE(AllFinite(source.rows));
       for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                               std::numeric_limits<float>::quiet_NaN()}) {
-        for (int64_t i = 0; i < 3; ++i) {
-          for (int d = 0; d < dim; ++d) {
-            const float good = source.Get(i, d);
-            source.Set(i, d, bad);
-            ASSERT_FALSE(AllFinite(source.rows)) << ElementTypeName(type) << " " << bad << " at " << i << ", " << d;
-            source.Set(i, d, good);
-          }
-        }
+        SCOPED_TRACE(testing::Message() << ElementTypeName(type) << " dim " << dim);
+        ExpectFound(source, bad);
       }
     }
   }
@@ -162,8 +172,7 @@ TEST_P(PackingTest, ExpandsBFloat16Exactly) {
   std::vector<float> out(1004, -1);
   ExpandBFloat16(bits.data(), 1003, out.data());
   for (int i = 0; i < 1003; ++i) {
-    const float exact = BFloat16ToFloat(bits[i]);
-    ASSERT_EQ(std::memcmp(&out[i], &exact, sizeof(exact)), 0);
+    ASSERT_EQ(std::bit_cast<uint32_t>(out[i]), std::bit_cast<uint32_t>(BFloat16ToFloat(bits[i])));
   }
   EXPECT_EQ(out[1003], -1);
 }

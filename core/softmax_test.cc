@@ -3,6 +3,7 @@
 
 #include <hwy/highway.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -135,7 +136,8 @@ TEST_P(SoftmaxTest, MaskedKeysAreNotThere) {
       for (int j = visible; j < 256; ++j) scores[j] = poisons[j % 4];
       OneRow poisoned(scores, scale);
       poisoned.Update(visible);
-      EXPECT_EQ(std::memcmp(&clean.sum, &poisoned.sum, sizeof(float)), 0) << visible << " scale " << scale;
+      EXPECT_EQ(std::bit_cast<uint32_t>(clean.sum), std::bit_cast<uint32_t>(poisoned.sum))
+          << visible << " scale " << scale;
       EXPECT_EQ(clean.maximum, poisoned.maximum);
       for (int j = 0; j < 256; ++j) ASSERT_EQ(clean.weight(j), poisoned.weight(j)) << j;
       for (int j = visible; j < 256; ++j) ASSERT_EQ(poisoned.weight(j), 0) << j;
@@ -253,9 +255,7 @@ TEST_P(SoftmaxTest, RoundsToNearestEven) {
                                 kLargest, kInfinity, -kInfinity, 65504,          65520,          65519.9f,
                                 1e-8f,    6e-8f,     1e-40f};
   for (int i = 0; i < 5000; ++i) {
-    const uint32_t bits = random();
-    float number;
-    std::memcpy(&number, &bits, sizeof(number));
+    const auto number = std::bit_cast<float>(static_cast<uint32_t>(random()));
     if (!std::isnan(number)) numbers.push_back(number);
   }
   const int count = static_cast<int>(numbers.size());
@@ -271,9 +271,7 @@ TEST_P(SoftmaxTest, RoundsToNearestEven) {
 TEST_P(SoftmaxTest, EveryNanIsWrittenAsTheSameQuietNan) {
   std::vector<float> numbers;
   for (const uint32_t bits : {0x7fc00000u, 0xffc12345u, 0x7fffffffu, 0xffffffffu, 0x7f800001u}) {
-    float number;
-    std::memcpy(&number, &bits, sizeof(number));
-    numbers.push_back(number);
+    numbers.push_back(std::bit_cast<float>(bits));
   }
   uint32_t whole[5];
   WriteScaledRow(numbers.data(), 5, 1, ElementType::kFloat32, whole);

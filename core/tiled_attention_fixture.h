@@ -49,11 +49,11 @@ class Tensor {
 
   float Get(int64_t i) const {
     if (type_ == ElementType::kFloat32) {
-      float value;
+      float value = 0;
       std::memcpy(&value, &bytes_[i * 4], 4);
       return value;
     }
-    uint16_t bits;
+    uint16_t bits = 0;
     std::memcpy(&bits, &bytes_[i * 2], 2);
     return type_ == ElementType::kBFloat16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
   }

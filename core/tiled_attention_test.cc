@@ -24,13 +24,19 @@ struct Numbers {
   explicit Numbers(const Inputs& in) : query(in.query.Numbers()), key(in.key.Numbers()), value(in.value.Numbers()) {}
 };
 
-// One query, literally. Returns logsumexp; writes weights [key_length] and output [value_dim].
-double Row(const AttentionProblem& p, const Numbers& in, int64_t b, int64_t h, int64_t i, std::vector<double>& weights,
-           std::vector<double>& output) {
+struct ExactRow {
+  std::vector<double> weights;  // [key_length]
+  std::vector<double> output;   // [value_dim]
+  double logsumexp = -std::numeric_limits<double>::infinity();
+};
+
+// One query, literally.
+ExactRow Row(const AttentionProblem& p, const Numbers& in, int64_t b, int64_t h, int64_t i) {
   const int64_t kv = h / p.group_size();
   const int64_t end = p.VisibleKeys(b, i).end;
-  weights.assign(p.shape().key_length, 0);
-  output.assign(p.shape().value_dim, 0);
+  ExactRow row = {.weights = std::vector<double>(p.shape().key_length),
+                  .output = std::vector<double>(p.shape().value_dim)};
+  std::vector<double>& weights = row.weights;
   double top = -std::numeric_limits<double>::infinity();
   for (int64_t j = 0; j < end; ++j) {
     const float* const query = &in.query[At(p.QueryStrides(), b, h, i, 0)];
@@ -47,39 +53,66 @@ double Row(const AttentionProblem& p, const Numbers& in, int64_t b, int64_t h, i
   for (int64_t j = 0; j < end; ++j) {
     weights[j] /= sum;
     const float* const value = &in.value[At(p.ValueStrides(), b, kv, j, 0)];
-    for (int64_t d = 0; d < p.shape().value_dim; ++d) output[d] += weights[j] * value[d];
+    for (int64_t d = 0; d < p.shape().value_dim; ++d) row.output[d] += weights[j] * value[d];
   }
-  return end == 0 ? -std::numeric_limits<double>::infinity() : top + std::log(sum);
+  if (end != 0) row.logsumexp = top + std::log(sum);
+  return row;
+}
+
+// The optional results of one query of `visible` keys, where they were asked for.
+void ExpectWeightsAndLogsumexp(const Results& out, int64_t row, int64_t visible, const ExactRow& exact,
+                               double tolerance) {
+  if (!out.logsumexp.empty() && std::isinf(exact.logsumexp)) {
+    ASSERT_EQ(out.logsumexp[row], -kInfinity);
+  } else if (!out.logsumexp.empty()) {
+    ASSERT_NEAR(out.logsumexp[row], exact.logsumexp, tolerance);
+  }
+  if (out.weights.empty()) return;
+  const auto key_length = static_cast<int64_t>(exact.weights.size());
+  for (int64_t j = 0; j < key_length; ++j) {
+    ASSERT_NEAR(out.weights[row * key_length + j], exact.weights[j], 2e-6) << j;
+  }
+  for (int64_t j = visible; j < key_length; ++j) ASSERT_EQ(out.weights[row * key_length + j], 0) << j;
 }
 
 void ExpectCorrect(const AttentionProblem& p, const Inputs& in, const Results& out) {
   const AttentionShape& s = p.shape();
-  const bool native = p.type() == ElementType::kBFloat16;
+  const double logsumexp_tolerance = p.type() == ElementType::kBFloat16 ? 1e-4 : 2e-5;
   const double rounding = p.type() == ElementType::kFloat32 ? 2e-5 : p.type() == ElementType::kFloat16 ? 2e-3 : 2e-2;
   const Numbers numbers(in);
   const std::vector<float> outputs = out.output.Numbers();
-  std::vector<double> weights, output;
-  for (int64_t b = 0; b < s.batch; ++b) {
-    for (int64_t h = 0; h < s.query_heads; ++h) {
-      for (int64_t i = 0; i < s.query_length; ++i) {
-        const double logsumexp = Row(p, numbers, b, h, i, weights, output);
-        SCOPED_TRACE(absl::StrCat("b ", b, " h ", h, " i ", i));
-        for (int64_t d = 0; d < s.value_dim; ++d) {
-          ASSERT_NEAR(outputs[At(p.OutputStrides(), b, h, i, d)], output[d], rounding) << d;
-        }
-        const int64_t row = (b * s.query_heads + h) * s.query_length + i;
-        if (!out.logsumexp.empty() && std::isinf(logsumexp)) {
-          ASSERT_EQ(out.logsumexp[row], -kInfinity);
-        } else if (!out.logsumexp.empty()) {
-          ASSERT_NEAR(out.logsumexp[row], logsumexp, native ? 1e-4 : 2e-5);
-        }
-        for (int64_t j = 0; j < s.key_length && !out.weights.empty(); ++j) {
-          ASSERT_NEAR(out.weights[row * s.key_length + j], weights[j], 2e-6) << j;
-          if (j < p.VisibleKeys(b, i).end) continue;
-          ASSERT_EQ(out.weights[row * s.key_length + j], 0) << j;
-        }
-      }
+  for (int64_t row = 0; row < s.batch * s.query_heads * s.query_length; ++row) {
+    const int64_t b = row / s.query_length / s.query_heads;
+    const int64_t h = row / s.query_length % s.query_heads;
+    const int64_t i = row % s.query_length;
+    SCOPED_TRACE(absl::StrCat("b ", b, " h ", h, " i ", i));
+    const ExactRow exact = Row(p, numbers, b, h, i);
+    for (int64_t d = 0; d < s.value_dim; ++d) {
+      ASSERT_NEAR(outputs[At(p.OutputStrides(), b, h, i, d)], exact.output[d], rounding) << d;
     }
+    ExpectWeightsAndLogsumexp(out, row, p.VisibleKeys(b, i).end, exact, logsumexp_tolerance);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// The maximum grows far with every block of keys: what was summed before must shrink to nothing.
+TEST_F(TiledAttentionTest, RescalesWhatWasSummedBeforeALargerScore) {
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
+    SCOPED_TRACE(ElementTypeName(type));
+    const AttentionProblem p =
+        MakeProblem({.shape = {.query_length = 1, .key_length = 700, .head_dim = 1, .value_dim = 1},
+                     .type = type,
+                     .options = {.scale = 1},
+                     .results = {.weights = true, .logsumexp = true}});
+    Inputs in(p, 1);
+    in.query.Set(0, 1);
+    for (int64_t j = 0; j < 700; ++j) {
+      in.key.Set(j, 0.25F * static_cast<float>(j));
+      in.value.Set(j, j < 512 ? 1000 : 1);
+    }
+    const Results out = Compute(p, in);
+    ExpectCorrect(p, in, out);
+    EXPECT_EQ(out.output.Get(0), 1);  // the first two blocks weigh less than exp(-46)
   }
 }
 
@@ -126,6 +159,25 @@ TEST_F(TiledAttentionTest, AgreesWithThePlainLoop) {
   }
 }
 
+bool SameBits(const float* a, const float* b, int64_t count) { return std::memcmp(a, b, count * sizeof(float)) == 0; }
+
+// Of two heads of 300 queries, those from `poisoned` on see NaN; the others have the bits of `clean`.
+void ExpectSeenFrom(int64_t poisoned, const Results& dirty, const Results& clean) {
+  const std::vector<float> output = dirty.output.Numbers();
+  const std::vector<float> clean_output = clean.output.Numbers();
+  for (int64_t row = 0; row < 2 * 300; ++row) {
+    SCOPED_TRACE(absl::StrCat("poison ", poisoned, " head ", row / 300, " query ", row % 300));
+    const bool sees = row % 300 >= poisoned;
+    EXPECT_EQ(std::isnan(dirty.logsumexp[row]), sees);
+    if (sees) {
+      for (int64_t d = 0; d < 64; ++d) ASSERT_TRUE(std::isnan(output[row * 64 + d]));
+    } else {
+      ASSERT_TRUE(SameBits(&output[row * 64], &clean_output[row * 64], 64));
+      ASSERT_TRUE(SameBits(&dirty.weights[row * 300], &clean.weights[row * 300], 300));
+    }
+  }
+}
+
 // Whatever lies in keys and values that a query does not see, it keeps its bits.
 TEST_F(TiledAttentionTest, WhatAQueryDoesNotSeeChangesNoBitOfIt) {
   const float poisons[] = {kNan, kInfinity, -kInfinity};
@@ -141,23 +193,7 @@ TEST_F(TiledAttentionTest, WhatAQueryDoesNotSeeChangesNoBitOfIt) {
         inputs.key.Set(poisoned * 64 + d, poisons[d % 2]);
         inputs.value.Set(poisoned * 64 + d, poisons[d % 3]);
       }
-      const Results dirty = Compute(problem, inputs, 2);
-      for (int64_t h = 0; h < 2; ++h) {
-        for (int64_t i = 0; i < 300; ++i) {
-          const int64_t row = h * 300 + i;
-          const bool sees = i >= poisoned;
-          EXPECT_EQ(std::isnan(dirty.logsumexp[row]), sees) << "head " << h << " query " << i << " poison " << poisoned;
-          for (int64_t d = 0; d < 64; ++d) {
-            if (sees) {
-              ASSERT_TRUE(std::isnan(dirty.output.Get(row * 64 + d)));
-            } else {
-              ASSERT_EQ(dirty.output.Get(row * 64 + d), clean.output.Get(row * 64 + d)) << i << " poison " << poisoned;
-            }
-          }
-          if (sees) continue;
-          ASSERT_EQ(std::memcmp(&dirty.weights[row * 300], &clean.weights[row * 300], 300 * sizeof(float)), 0);
-        }
-      }
+      ExpectSeenFrom(poisoned, Compute(problem, inputs, 2), clean);
     }
   }
 }
@@ -170,18 +206,16 @@ TEST_F(TiledAttentionTest, AValueThatIsNotFiniteReachesItsElementOfTheRowsThatSe
   inputs.value.Set(70 * 64 + 3, kInfinity);
   inputs.value.Set(90 * 64 + 4, kNan);
   const Results dirty = Compute(problem, inputs);
-  for (int64_t h = 0; h < 2; ++h) {
-    for (int64_t i = 0; i < 130; ++i) {
-      for (int64_t d = 0; d < 64; ++d) {
-        const float value = dirty.output.Get((h * 130 + i) * 64 + d);
-        if (d == 3 && i >= 70) {
-          ASSERT_EQ(value, kInfinity) << i;
-        } else if (d == 4 && i >= 90) {
-          ASSERT_TRUE(std::isnan(value)) << i;
-        } else {
-          ASSERT_EQ(value, clean.output.Get((h * 130 + i) * 64 + d)) << i << " " << d;
-        }
-      }
+  for (int64_t at = 0; at < 2 * 130 * 64; ++at) {
+    const int64_t i = at / 64 % 130;
+    const int64_t d = at % 64;
+    const float value = dirty.output.Get(at);
+    if (d == 3 && i >= 70) {
+      ASSERT_EQ(value, kInfinity) << i;
+    } else if (d == 4 && i >= 90) {
+      ASSERT_TRUE(std::isnan(value)) << i;
+    } else {
+      ASSERT_EQ(value, clean.output.Get(at)) << i << " " << d;
     }
   }
 }
@@ -225,7 +259,7 @@ TEST_F(TiledAttentionTest, QueriesWithoutKeysGetExactZeros) {
   const Results results = Compute(problem, inputs, 2);
   int empty = 0;
   for (int64_t row = 0; row < 3 * 2 * 40; ++row) {
-    if (problem.VisibleKeys(row / 80, row % 40).count() > 0) continue;
+    if (problem.VisibleKeyEnd(row / 80, row % 40) > 0) continue;
     ++empty;
     ASSERT_EQ(results.logsumexp[row], -kInfinity);
     for (int64_t j = 0; j < 20; ++j) ASSERT_EQ(results.weights[row * 20 + j], 0);

@@ -200,9 +200,10 @@ void AttendWork::Computed(const absl::Status& status, const core::JobTimings& ti
   outcome_.timings.queue = submitted_ - arrival_.last_byte + timings.queue;
   outcome_.timings.pack = timings.pack;
   outcome_.timings.compute = timings.compute;
-  outcome_.multiply_adds = timings.multiply_adds;
   if (!status.ok()) return End(status);
-  backend_.backlog.RecordJob(timings.multiply_adds, timings.busy);
+  // The problem's own, as the response gives them and as Admit() was told: not those of the tiles, which are padded.
+  outcome_.multiply_adds = outcome_.problem->MultiplyAdds();
+  backend_.backlog.RecordJob(outcome_.multiply_adds, timings.busy);
   outcome_.timings.encode = backend_.clock.Now() - submitted_ - timings.queue - timings.pack - timings.compute;
   outcome_.response = std::move(*writer_).Finish(outcome_.timings, outcome_.request_id);
   End(absl::OkStatus());

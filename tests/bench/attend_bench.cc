@@ -161,15 +161,22 @@ void Measure(const std::function<void()>& run, double operations, int workers, R
   rates.processor.push_back(operations / processor.count() * workers);
 }
 
-std::string Json(const Options& options, int workers, absl::string_view set, Rates& attention, Rates& sgemm,
-                 double others) {
+struct Measurement {
+  absl::string_view instruction_set;
+  int workers = 0;
+  Rates attention, sgemm;
+  double others = 0;  // the share of the processors that went to other programs
+};
+
+std::string Json(const Options& options, Measurement& measured) {
   return absl::StrFormat(
       "{\"instruction_set\": \"%s\", \"workers\": %d, \"length\": %d, \"dim\": %d, \"heads\": %d, \"causal\": %s, "
       "\"onednn_version\": \"%s\", \"attention_gflops\": %.1f, \"sgemm_gflops\": %.1f, \"share_of_sgemm\": %.3f, "
       "\"share_of_sgemm_by_processor_time\": %.3f, \"others_share_of_processors\": %.3f}\n",
-      set, workers, options.length, options.dim, options.heads, options.causal ? "true" : "false",
-      core::TileKernels::OneDnnVersion(), attention.WallRate() / 1e9, sgemm.WallRate() / 1e9,
-      attention.WallRate() / sgemm.WallRate(), attention.ProcessorRate() / sgemm.ProcessorRate(), others);
+      measured.instruction_set, measured.workers, options.length, options.dim, options.heads,
+      options.causal ? "true" : "false", core::TileKernels::OneDnnVersion(), measured.attention.WallRate() / 1e9,
+      measured.sgemm.WallRate() / 1e9, measured.attention.WallRate() / measured.sgemm.WallRate(),
+      measured.attention.ProcessorRate() / measured.sgemm.ProcessorRate(), measured.others);
 }
 
 int Run(const Options& options) {
@@ -182,13 +189,15 @@ int Run(const Options& options) {
   omp_set_num_threads(workers);
   OnednnSgemm sgemm;
   const OtherLoad load;
-  Rates attention_rates, sgemm_rates;
+  Measurement measured;
+  measured.instruction_set = (*attention)->instruction_set();
+  measured.workers = workers;
   absl::Status status;
   for (int round = 0; round < options.rounds && status.ok(); ++round) {
-    Measure([&] { sgemm.Run(); }, OnednnSgemm::kOperations, workers, sgemm_rates);
-    Measure([&] { status.Update((*attention)->Run()); }, (*attention)->operations(), workers, attention_rates);
+    Measure([&] { sgemm.Run(); }, OnednnSgemm::kOperations, workers, measured.sgemm);
+    Measure([&] { status.Update((*attention)->Run()); }, (*attention)->operations(), workers, measured.attention);
   }
-  const double others = load.Share();
+  measured.others = load.Share();
   if (!status.ok()) {
     std::cerr << "attend_bench: " << status << "\n";
     return 1;
@@ -197,15 +206,15 @@ int Run(const Options& options) {
   std::cout << absl::StrFormat("f32 attention, length %d, dim %d, %d heads%s, %d workers, %s, oneDNN %s\n",
                                options.length, options.dim, options.heads, options.causal ? ", causal" : "", workers,
                                (*attention)->instruction_set(), core::TileKernels::OneDnnVersion());
-  std::cout << absl::StrFormat("attention       %7.1f GFLOP/s\n", attention_rates.WallRate() / 1e9);
-  std::cout << absl::StrFormat("sgemm %4d^3    %7.1f GFLOP/s\n", OnednnSgemm::kSize, sgemm_rates.WallRate() / 1e9);
+  std::cout << absl::StrFormat("attention       %7.1f GFLOP/s\n", measured.attention.WallRate() / 1e9);
+  std::cout << absl::StrFormat("sgemm %4d^3    %7.1f GFLOP/s\n", OnednnSgemm::kSize, measured.sgemm.WallRate() / 1e9);
   std::cout << absl::StrFormat("share of sgemm  %5.1f %%, by processor time %.1f %%\n",
-                               100 * attention_rates.WallRate() / sgemm_rates.WallRate(),
-                               100 * attention_rates.ProcessorRate() / sgemm_rates.ProcessorRate());
-  std::cout << absl::StrFormat("others took     %5.1f %% of the processors\n", 100 * others);
+                               100 * measured.attention.WallRate() / measured.sgemm.WallRate(),
+                               100 * measured.attention.ProcessorRate() / measured.sgemm.ProcessorRate());
+  std::cout << absl::StrFormat("others took     %5.1f %% of the processors\n", 100 * measured.others);
   if (options.json.empty()) return 0;
   std::ofstream file(options.json);
-  file << Json(options, workers, (*attention)->instruction_set(), attention_rates, sgemm_rates, others);
+  file << Json(options, measured);
   file.close();
   if (file.good()) return 0;
   std::cerr << "attend_bench: cannot write " << options.json << "\n";

@@ -13,7 +13,6 @@
 namespace attend::testing {
 namespace {
 
-using core::AttentionProblem;
 using core::AttentionShape;
 using core::CausalAlignment;
 using core::ElementType;

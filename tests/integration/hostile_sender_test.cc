@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/time/clock.h"
+#include "attend/v1/attention.pb.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "tests/integration/server_test.h"
@@ -24,11 +25,11 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kAllowedGrowth = 384 * kMiB;  // of resident memory, for a receive_budget of 256 MiB
-// Sanitizers keep what is freed, to find who uses it: their resident memory says nothing.
+// Sanitizers keep what is freed, to find who uses it, and are slow: their memory and times say nothing.
 #ifdef ATTEND_SANITIZED
-constexpr bool kMeasuresMemory = false;
+constexpr bool kMeasures = false;
 #else
-constexpr bool kMeasuresMemory = true;
+constexpr bool kMeasures = true;
 #endif
 constexpr char kAttend[] = "/attend.v1.AttentionService/Attend";
 constexpr uint32_t kEnhanceYourCalm = 11;
@@ -47,7 +48,7 @@ class HostileSenderTest : public ServerTest {
 
   void TearDown() override {
     if (good_output_.empty()) return;
-    if (kMeasuresMemory) {
+    if (kMeasures) {
       EXPECT_LE(server().process().PeakResidentBytes() - resident_before_, kAllowedGrowth);
     }
     EXPECT_EQ(GoodOutput(), good_output_);
@@ -73,10 +74,22 @@ class HostileSenderTest : public ServerTest {
     return {result->output.floats().begin(), result->output.floats().end()};
   }
 
+  static absl::Duration TimeOfHealthCheck() {
+    const absl::Time asked = absl::Now();
+    const auto answer = client().CheckHealth("", {.timeout = absl::Seconds(5)});
+    EXPECT_TRUE(answer.ok() && *answer == client::Health::kServing) << answer.status();
+    return absl::Now() - asked;
+  }
+
  private:
   std::vector<float> good_output_;
   int64_t resident_before_ = 0;
 };
+
+absl::Duration Percentile99(std::vector<absl::Duration> times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() * 99 / 100];
+}
 
 // A connection of its own: the server closes idle ones while memory is short.
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
@@ -139,6 +152,9 @@ TEST_F(HostileSenderTest, GzipThatUnfoldsToOneGibibyte) {
 TEST_F(HostileSenderTest, SixteenClientsSendAllButTheLastByteAndStop) {
   constexpr int kClients = 16;
   constexpr int64_t kMessage = 64 * kMiB;
+  std::vector<absl::Duration> usual(200);
+  std::generate(usual.begin(), usual.end(), TimeOfHealthCheck);
+  const absl::Duration usual_p99 = Percentile99(std::move(usual));
   std::vector<std::unique_ptr<Http2Sender>> senders;
   for (int i = 0; i < kClients; ++i) {
     auto sender = Http2Sender::Call(server().grpc_address(), {});
@@ -156,22 +172,22 @@ TEST_F(HostileSenderTest, SixteenClientsSendAllButTheLastByteAndStop) {
   }
   // Meanwhile: health answers, other calls succeed, and nothing of it is admitted.
   std::vector<absl::Duration> health;
-  double reserved = 0;
   while (absl::Now() - start < absl::Seconds(6)) {
-    const absl::Time asked = absl::Now();
-    const auto answer = client().CheckHealth("", {.timeout = absl::Seconds(5)});
-    health.push_back(absl::Now() - asked);
-    EXPECT_TRUE(answer.ok() && *answer == client::Health::kServing) << answer.status();
+    health.push_back(TimeOfHealthCheck());
     if (health.size() % 50 == 1) {
-      reserved = std::max(reserved, server().Metric("attend_memory_reserved_bytes").value_or(-1));
+      // Waits, for what the last good call held is given back a little after its answer.
+      EXPECT_TRUE(server().WaitForMetric("attend_memory_reserved_bytes", [](double bytes) { return bytes == 0; }).ok());
       GoodOutput();
     }
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(reserved, 0);
-  std::sort(health.begin(), health.end());
-  RecordProperty("health_checks", static_cast<int>(health.size()));
-  RecordProperty("health_p99_us", static_cast<int>(absl::ToInt64Microseconds(health[health.size() * 99 / 100])));
+  // 50 ms is what was promised; a machine whose health checks are slow with nothing stalled can't show it.
+  const absl::Duration p99 = Percentile99(std::move(health));
+  RecordProperty("usual_health_p99_us", static_cast<int>(absl::ToInt64Microseconds(usual_p99)));
+  RecordProperty("health_p99_us", static_cast<int>(absl::ToInt64Microseconds(p99)));
+  if (kMeasures) {
+    EXPECT_LE(p99, std::max(absl::Milliseconds(50), 10 * usual_p99)) << "alone: " << usual_p99;
+  }
   // The gate let some in at once and the others after those: each was over within the timeout of its own reading.
   for (const auto& end : ends) {
     ASSERT_TRUE(end.ok()) << end.status();
@@ -179,6 +195,24 @@ TEST_F(HostileSenderTest, SixteenClientsSendAllButTheLastByteAndStop) {
       EXPECT_EQ(*end->reset_code, kEnhanceYourCalm);
     }
   }
+}
+
+// A caller that does not end its call at its own deadline, as every gRPC library would: so the server must.
+TEST_F(HostileSenderTest, ACallEndsAtItsDeadlineThoughItsClientStays) {
+  constexpr char kEndedByDeadline[] = "attend_requests_total{code=\"DEADLINE_EXCEEDED\",method=\"Attend\"}";
+  v1::AttendRequest request;
+  for (v1::Tensor* tensor : {request.mutable_query(), request.mutable_key(), request.mutable_value()}) {
+    tensor->set_data_type(v1::DATA_TYPE_FLOAT32);
+    for (const int64_t length : {1, 8, 8192, 64}) tensor->add_shape(length);
+    tensor->set_data(std::string(size_t{8} * 8192 * 64 * sizeof(float), '\0'));
+  }
+  const double before = server().Metric(kEndedByDeadline).value_or(0);
+  const auto sender = Http2Sender::Call(server().grpc_address(), {{"grpc-timeout", "300m"}});
+  ASSERT_TRUE(sender.ok()) << sender.status();
+  (*sender)->SendWhole(request.SerializeAsString(), absl::Seconds(60));
+  const auto end = (*sender)->WaitForEnd(absl::Seconds(60));
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_TRUE(server().WaitForMetric(kEndedByDeadline, [&](double count) { return count == before + 1; }).ok());
 }
 
 TEST_F(HostileSenderTest, ClientsThatVanishWhileSending) {

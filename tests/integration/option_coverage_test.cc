@@ -127,7 +127,7 @@ void AddListAndTensorCases(std::vector<OptionCase>* cases) {
                     [](Meaning& told) {
                       told.options.key_lengths = {0, 7};
                     }});
-  const auto refused = [cases](std::string field, std::function<void(v1::AttentionOptions&)> set) {
+  const auto refused = [cases](std::string field, const std::function<void(v1::AttentionOptions&)>& set) {
     cases->push_back({std::move(field), "a value", Effect::kUnimplemented,
                       [set](v1::AttendRequest& request) { set(Options(request)); }});
   };
@@ -178,7 +178,8 @@ void AddResultCases(std::vector<OptionCase>* cases) {
                     [](Meaning& told) { told.results.weights = true; }});
   cases->push_back({"logsumexp", "true", Effect::kChanges, [](auto& request) { Results(request).set_logsumexp(true); },
                     [](Meaning& told) { told.results.logsumexp = true; }});
-  const auto refused = [cases](std::string field, std::string value, std::function<void(v1::ResultSelection&)> set) {
+  const auto refused = [cases](std::string field, std::string value,
+                               const std::function<void(v1::ResultSelection&)>& set) {
     cases->push_back({std::move(field), std::move(value), Effect::kUnimplemented,
                       [set](v1::AttendRequest& request) { set(Results(request)); }});
   };

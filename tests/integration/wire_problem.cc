@@ -82,7 +82,7 @@ absl::StatusOr<ProblemResults> TakeAll(const AttentionProblem& problem, const Re
   const AttentionShape& s = problem.shape();
   const auto type_of = [](bool asked_for) { return asked_for ? v1::DATA_TYPE_FLOAT32 : v1::DATA_TYPE_UNSPECIFIED; };
   const auto shape_if = [](bool asked_for, std::vector<int64_t> shape) {
-    return asked_for ? shape : std::vector<int64_t>();
+    return asked_for ? std::move(shape) : std::vector<int64_t>();
   };
   ProblemResults results(problem);
   const core::ResultSelection& asked = problem.results();

@@ -25,6 +25,7 @@ TEST_F(WorkedExampleWireTest, ToFourDigits) {
   request.value = client::FloatTensorView({1, 1, 3, 4}, value);
   request.results.set_weights(true);
   request.results.set_logsumexp(true);
+  const double before = server().Metric("attend_multiply_adds_total").value_or(-1);
   const auto result = client().Attend(request);
   ASSERT_TRUE(result.ok()) << result.status();
   const auto near = [](float want) { return FloatNear(want, 0.00005F); };
@@ -33,6 +34,7 @@ TEST_F(WorkedExampleWireTest, ToFourDigits) {
   EXPECT_THAT(result->weights.floats(), ElementsAre(near(0.5871), near(0.1859), near(0.2270)));
   EXPECT_THAT(result->logsumexp.floats(), ElementsAre(near(1.7326)));  // ln(e^1.20 + e^0.05 + e^0.25)
   EXPECT_EQ(result->multiply_adds, 3 * (4 + 4));
+  EXPECT_EQ(server().Metric("attend_multiply_adds_total").value_or(-1), before + 3 * (4 + 4));
   EXPECT_FALSE(result->request_id.empty());
 }
 

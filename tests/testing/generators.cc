@@ -10,9 +10,9 @@ using core::AttentionProblem;
 using core::AttentionShape;
 using core::ElementType;
 
-// Takes its own copy of `fill`: a distribution that has been drawn from is another one.
-void FillTensor(ElementType type, Fill fill, std::mt19937_64& random, std::vector<float>* tensor) {
-  for (float& element : *tensor) element = RoundTo(type, fill(random));
+void FillTensor(ElementType type, const Fill& fill, std::mt19937_64& random, std::vector<float>* tensor) {
+  const Fill fresh = fill;  // a distribution that has been drawn from is another one
+  for (float& element : *tensor) element = RoundTo(type, fresh(random));
 }
 
 float SmallestSubnormal(ElementType type) {

@@ -32,7 +32,7 @@ AttentionProblem MakeProblem(const AttentionShape& shape, const AttentionOptions
 }
 
 // One head of one query of dim 1 whose scores are the keys themselves and whose values are 1, 10, 100, ...
-ProblemValues ScoresAre(std::vector<float> scores) {
+ProblemValues ScoresAre(const std::vector<float>& scores) {
   ProblemValues values;
   values.query = {1};
   float value = 1;

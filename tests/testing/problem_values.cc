@@ -30,11 +30,11 @@ void WriteElement(ElementType type, float value, std::byte* to) {
 
 float ReadElement(ElementType type, const std::byte* from) {
   if (type == ElementType::kFloat32) {
-    float value;
+    float value = 0;
     std::memcpy(&value, from, sizeof(value));
     return value;
   }
-  uint16_t bits;
+  uint16_t bits = 0;
   std::memcpy(&bits, from, sizeof(bits));
   return type == ElementType::kBFloat16 ? core::BFloat16ToFloat(bits) : core::Float16ToFloat(bits);
 }
