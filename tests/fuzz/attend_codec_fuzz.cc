@@ -29,7 +29,8 @@ std::string WrongRefusal(const absl::Status& status) {
 std::string WrongDecoding(const server::DecodedRequest& request) {
   const core::AttentionProblem& problem = request.problem;
   if (request.tensors.query.size() != problem.QueryBytes() || request.tensors.key.size() != problem.KeyBytes() ||
-      request.tensors.value.size() != problem.ValueBytes()) {
+      request.tensors.value.size() != problem.ValueBytes() || request.tensors.mask.size() != problem.MaskBytes() ||
+      request.tensors.bias.size() != problem.BiasBytes()) {
     return "decoded with tensors of other sizes";
   }
   if (request.priority < 1 || request.priority > 9) return "decoded with a priority out of range";

@@ -25,8 +25,7 @@ v1::AttendRequest Plain() {
   return request;
 }
 
-// Everything that is computed.
-v1::AttendRequest Rich() {
+v1::AttendRequest WithCommonOptions() {
   v1::AttendRequest request = Plain();
   request.mutable_options()->set_layout(v1::LAYOUT_BHND);
   request.mutable_options()->set_scale(0.5F);
@@ -39,21 +38,22 @@ v1::AttendRequest Rich() {
   return request;
 }
 
-// Everything that there is.
-v1::AttendRequest Full() {
-  v1::AttendRequest request = Rich();
+// Every option but those of ragged batches, which exclude others.
+v1::AttendRequest WithEveryOption() {
+  v1::AttendRequest request = WithCommonOptions();
   v1::AttentionOptions& options = *request.mutable_options();
   options.set_softcap(30);
   options.add_query_offset(-5);
   options.set_window_left(-1);
   options.set_window_right(4);
-  options.add_query_starts(0);
-  options.add_key_starts(0);
   Fill({1, 1, 1, 3}, *options.mutable_mask());
+  options.mutable_mask()->set_data_type(v1::DATA_TYPE_BOOL);
+  options.mutable_mask()->set_data("xyz");
   Fill({1, 3}, *options.mutable_bias());
-  options.add_alibi_slopes(0.5F);
-  options.add_sinks(1);
-  options.set_compute_type(v1::COMPUTE_TYPE_BF16);
+  for (const float number : {0.5F, 1.0F}) {
+    options.add_alibi_slopes(number);
+    options.add_sinks(number);
+  }
   options.set_output_type(v1::DATA_TYPE_FLOAT32);
   options.set_reject_non_finite(true);
   v1::ResultSelection& results = *request.mutable_results();
@@ -64,10 +64,38 @@ v1::AttendRequest Full() {
   return request;
 }
 
+v1::AttendRequest Ragged() {
+  v1::AttendRequest request;
+  Fill({2, 2, 2}, *request.mutable_query());
+  Fill({3, 1, 2}, *request.mutable_key());
+  Fill({3, 1, 1}, *request.mutable_value());
+  v1::AttentionOptions& options = *request.mutable_options();
+  options.set_layout(v1::LAYOUT_THD);
+  for (const int64_t start : {0, 0, 2}) options.add_query_starts(start);
+  for (const int64_t start : {0, 1, 3}) options.add_key_starts(start);
+  options.set_window_left(1);
+  request.mutable_results()->set_logsumexp(true);
+  return request;
+}
+
+// Everything that there is, contradictions too.
+v1::AttendRequest Full() {
+  v1::AttendRequest request = WithEveryOption();
+  request.mutable_options()->add_query_starts(0);
+  request.mutable_options()->add_key_starts(0);
+  request.mutable_options()->set_compute_type(v1::COMPUTE_TYPE_BF16);
+  return request;
+}
+
 }  // namespace
 
 std::vector<std::string> RequestSeeds() {
-  return {"", Plain().SerializeAsString(), Rich().SerializeAsString(), Full().SerializeAsString()};
+  return {"",
+          Plain().SerializeAsString(),
+          WithCommonOptions().SerializeAsString(),
+          WithEveryOption().SerializeAsString(),
+          Ragged().SerializeAsString(),
+          Full().SerializeAsString()};
 }
 
 }  // namespace attend::fuzz

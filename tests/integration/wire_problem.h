@@ -15,14 +15,14 @@ namespace attend::testing {
 
 v1::DataType WireType(core::ElementType type);
 
-// The options and results of `problem`, each said explicitly.
+// The options (but for mask and bias, which are tensors) and results of `problem`, each said explicitly.
 v1::AttentionOptions WireOptions(const core::AttentionProblem& problem);
 v1::ResultSelection WireResults(const core::AttentionProblem& problem);
 
-// For the client library. `bytes` must outlive the call.
+// For the client library: tensors, options and results. `bytes` must outlive the call.
 client::AttendRequest MakeRequest(const core::AttentionProblem& problem, const ProblemBytes& bytes);
 
-// For a bare stub: tensors alone, in the problem's layout and type; options and results are not set.
+// For a bare stub: query, key and value alone, in the problem's layout and type; options and results are not set.
 v1::AttendRequest MakeTensors(const core::AttentionProblem& problem, const ProblemValues& values);
 
 // What came back, as numbers to check. INTERNAL if a tensor is missing, was not asked for, or has another type, shape
