@@ -1,38 +1,52 @@
 #include "tests/conformance/conformance_test.h"
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 namespace attend::testing {
 
 namespace {
 
-bool SameFloats(const std::vector<float>& a, const std::vector<float>& b, int64_t first, int64_t count) {
-  return count == 0 || std::memcmp(&a.at(first), &b.at(first), count * sizeof(float)) == 0;
+// Where a row's numbers begin in a tensor, if they are in it.
+const float* Begin(const std::vector<float>& tensor, bool has_rows, std::optional<int64_t> index) {
+  return has_rows && index.has_value() && !tensor.empty() ? tensor.data() + *index : nullptr;
+}
+
+const float* Weights(const ResultRow& row) {
+  const core::ResultSelection& asked = row.problem.results();
+  return Begin(row.results.weights, asked.weights && !asked.average_weights_over_heads,
+               WeightsIndex(row.problem, row.at));
+}
+
+const float* Scores(const ResultRow& row) {
+  return Begin(row.results.scores, row.problem.results().scores != core::ScoreStage::kNone,
+               ScoresIndex(row.problem, row.at));
+}
+
+const float* Logsumexp(const ResultRow& row) {
+  return Begin(row.results.logsumexp, row.problem.results().logsumexp,
+               RowIndex(row.problem, row.at.batch, row.at.head, row.at.query));
+}
+
+bool SameFloats(const float* a, const float* b, int64_t count) {
+  return a == nullptr || b == nullptr || std::memcmp(a, b, count * sizeof(float)) == 0;
+}
+
+bool SameOutput(const ResultRow& a, const ResultRow& b) {
+  if (a.results.output.empty() || b.results.output.empty()) return true;
+  const int64_t size = core::ElementBytes(a.problem.output_type());
+  return std::memcmp(a.results.output.data() + OutputPlace(a.problem, a.at) * size,
+                     b.results.output.data() + OutputPlace(b.problem, b.at) * size,
+                     a.problem.shape().value_dim * size) == 0;
 }
 
 }  // namespace
 
-bool SameRow(const core::AttentionProblem& problem, const ProblemResults& a, const ProblemResults& b,
-             const RowPosition& at) {
-  const core::ResultSelection& asked = problem.results();
-  const int64_t keys = KeyRows(problem, at.batch);
-  if (!asked.omit_output) {
-    const int64_t row = problem.shape().value_dim * core::ElementBytes(problem.output_type());
-    const int64_t place = OutputPlace(problem, at) * core::ElementBytes(problem.output_type());
-    if (std::memcmp(a.output.data() + place, b.output.data() + place, row) != 0) return false;
-  }
-  if (asked.logsumexp && !SameFloats(a.logsumexp, b.logsumexp, RowIndex(problem, at.batch, at.head, at.query), 1)) {
-    return false;
-  }
-  const auto weights = WeightsIndex(problem, at);
-  if (asked.weights && !asked.average_weights_over_heads && weights.has_value() &&
-      !SameFloats(a.weights, b.weights, *weights, keys)) {
-    return false;
-  }
-  const auto scores = ScoresIndex(problem, at);
-  return asked.scores == core::ScoreStage::kNone || !scores.has_value() ||
-         SameFloats(a.scores, b.scores, *scores, keys);
+bool SameRow(const ResultRow& a, const ResultRow& b) {
+  const int64_t keys = KeyRows(a.problem, a.at.batch);
+  return SameOutput(a, b) && SameFloats(Logsumexp(a), Logsumexp(b), 1) && SameFloats(Weights(a), Weights(b), keys) &&
+         SameFloats(Scores(a), Scores(b), keys);
 }
 
 }  // namespace attend::testing

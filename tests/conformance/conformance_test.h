@@ -66,9 +66,22 @@ class ConformanceTest : public ::testing::Test {
   static inline std::unique_ptr<CoreRunner> runner_;
 };
 
-// Whether one row has the same bits in every result.
-bool SameRow(const core::AttentionProblem& problem, const ProblemResults& a, const ProblemResults& b,
-             const RowPosition& at);
+// A row of a problem's results.
+struct ResultRow {
+  const core::AttentionProblem& problem;
+  const ProblemResults& results;
+  RowPosition at;
+};
+
+// Whether two rows have the same bits in every result that both have: output (of the same type), weights, scores,
+// logsumexp. Averaged weights are not a row's.
+bool SameRow(const ResultRow& a, const ResultRow& b);
+
+// The same row of one problem computed twice.
+inline bool SameRow(const core::AttentionProblem& problem, const ProblemResults& a, const ProblemResults& b,
+                    const RowPosition& at) {
+  return SameRow({problem, a, at}, {problem, b, at});
+}
 
 class ConformanceOfType : public ConformanceTest, public ::testing::WithParamInterface<core::ElementType> {};
 
