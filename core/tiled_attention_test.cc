@@ -259,7 +259,7 @@ TEST_F(TiledAttentionTest, QueriesWithoutKeysGetExactZeros) {
   const Results results = Compute(problem, inputs, 2);
   int empty = 0;
   for (int64_t row = 0; row < 3 * 2 * 40; ++row) {
-    if (problem.VisibleKeyEnd(row / 80, row % 40) > 0) continue;
+    if (problem.VisibleKeys(row / 80, row % 40).end > 0) continue;
     ++empty;
     ASSERT_EQ(results.logsumexp[row], -kInfinity);
     for (int64_t j = 0; j < 20; ++j) ASSERT_EQ(results.weights[row * 20 + j], 0);
