@@ -80,7 +80,7 @@ void PackedKeyValue::ShareValues(const SourceRows& values) { shared_values_ = va
 void PackedKeyValue::PackBlock(int64_t block, const SourceRows& keys, const SourceRows& values) {
   const SourceRows block_keys = RowsOfBlock(keys, block);
   const KeyPanels& panels = format_.panels;
-  auto* panel = static_cast<std::byte*>(const_cast<void*>(Keys(block)));
+  auto* panel = static_cast<std::byte*>(const_cast<void*>(Keys(block * kKeyBlock)));
   const int64_t panel_bytes = int64_t{format_.padded_head_dim()} * panels.row_stride * ProductBytes(format_.product);
   for (int64_t first = 0; first < block_keys.count; first += panels.keys, panel += panel_bytes) {
     SourceRows part = block_keys;
@@ -90,36 +90,49 @@ void PackedKeyValue::PackBlock(int64_t block, const SourceRows& keys, const Sour
   }
 
   const SourceRows block_values = RowsOfBlock(values, block);
-  const void* packed = Values(block);
+  const void* packed = Values(block * kKeyBlock);
   if (!format_.share_values || packed != block_values.first) {
     PackRows(block_values, format_.padded_value_dim(), PaddedCount(block_values.count), format_.product,
              const_cast<void*>(packed));
   }
   std::byte* flags = buffer_.data() + flags_offset_ + block * (kKeyBlock / kKeyGranule);
+  const SourceRows checked = Multiplied(block_values, packed);
   for (int64_t first = 0; first < block_values.count; first += kKeyGranule) {
-    SourceRows granule = block_values;
-    granule.first = block_values.row(first);
+    SourceRows granule = checked;
+    granule.first = checked.row(first);
     granule.count = std::min<int64_t>(block_values.count - first, kKeyGranule);
     *flags++ = std::byte{!AllFinite(granule)};
   }
 }
 
-const void* PackedKeyValue::Keys(int64_t block) const {
-  const int64_t row_elements = int64_t{format_.padded_head_dim()} * format_.panels.row_stride;
-  return buffer_.data() + block * (kKeyBlock / format_.panels.keys) * row_elements * ProductBytes(format_.product);
+// f32 values that become bf16 may become infinite.
+SourceRows PackedKeyValue::Multiplied(const SourceRows& values, const void* packed) const {
+  if (format_.product != ProductType::kBFloat16 || format_.type == ElementType::kBFloat16) return values;
+  SourceRows rounded = values;
+  rounded.first = packed;
+  rounded.stride = format_.padded_value_dim();
+  rounded.type = ElementType::kBFloat16;
+  return rounded;
 }
 
-const void* PackedKeyValue::Values(int64_t block) const {
+const void* PackedKeyValue::Keys(int64_t first) const {
+  const int64_t panel = first / format_.panels.keys;
+  const int64_t panel_elements = int64_t{format_.padded_head_dim()} * format_.panels.row_stride;
+  const int64_t element = panel * panel_elements + first % format_.panels.keys;
+  return buffer_.data() + element * ProductBytes(format_.product);
+}
+
+const void* PackedKeyValue::Values(int64_t first) const {
   const std::byte* copies = buffer_.data() + values_offset_;
-  const int64_t block_bytes = int64_t{kKeyBlock} * format_.padded_value_dim() * ProductBytes(format_.product);
-  if (!format_.share_values) return copies + block * block_bytes;
+  const int64_t row_bytes = format_.padded_value_dim() * ProductBytes(format_.product);
+  if (!format_.share_values) return copies + first * row_bytes;
   const int64_t length = shared_values_.count;
-  const bool copied = length % kKeyGranule != 0 && block == length / kKeyBlock;
-  return copied ? copies : shared_values_.row(block * kKeyBlock);
+  const bool copied = length % kKeyGranule != 0 && first / kKeyBlock == length / kKeyBlock;
+  return copied ? copies + first % kKeyBlock * row_bytes : shared_values_.row(first);
 }
 
-bool PackedKeyValue::ValuesFinite(int64_t block, int keys) const {
-  const std::byte* flags = buffer_.data() + flags_offset_ + block * (kKeyBlock / kKeyGranule);
+bool PackedKeyValue::ValuesFinite(int64_t first, int keys) const {
+  const std::byte* flags = buffer_.data() + flags_offset_ + first / kKeyGranule;
   return std::all_of(flags, flags + keys / kKeyGranule, [](std::byte flag) { return flag == std::byte{0}; });
 }
 

@@ -16,8 +16,8 @@ namespace attend::core {
 
 // What must agree between the packed form and the products that read it.
 struct KeyValueFormat {
-  int head_dim = 0;  // as given; both are padded to kDimGranule when packed
-  int value_dim = 0;
+  int head_dim = 0;                          // as given; both are padded to kDimGranule when packed
+  int value_dim = 0;                         // 0 if no values are needed
   ElementType type = ElementType::kFloat32;  // of the source
   ProductType product = ProductType::kFloat32;
   KeyPanels panels;
@@ -49,13 +49,14 @@ class PackedKeyValue {
   // sequence (keys.count of both, at most capacity()), have in it, and zeros up to a multiple of kKeyGranule.
   void PackBlock(int64_t block, const SourceRows& keys, const SourceRows& values);
 
-  // The key panels, and the values [.., padded value_dim], of a packed block. Readable up to the last packed key,
-  // rounded up to a multiple of kKeyGranule.
-  const void* Keys(int64_t block) const;
-  const void* Values(int64_t block) const;
+  // The key panels, and the values [.., padded value_dim], from key `first` on, a multiple of kKeyGranule. Readable up
+  // to the last packed key of its key block, rounded up to a multiple of kKeyGranule.
+  const void* Keys(int64_t first) const;
+  const void* Values(int64_t first) const;
 
-  // Whether the first `keys` values of a packed block, a multiple of kKeyGranule, are all finite.
-  bool ValuesFinite(int64_t block, int keys) const;
+  // Whether `keys` values from `first` on, both multiples of kKeyGranule, are all finite in the form that products
+  // read.
+  bool ValuesFinite(int64_t first, int keys) const;
 
   const KeyValueFormat& format() const { return format_; }
   int64_t capacity() const { return capacity_; }
@@ -63,6 +64,8 @@ class PackedKeyValue {
  private:
   struct Sections;
   PackedKeyValue(const KeyValueFormat& format, int64_t capacity, Buffer buffer);
+  // Rows whose numbers are those that products read: `values`, or what was packed of them.
+  SourceRows Multiplied(const SourceRows& values, const void* packed) const;
 
   KeyValueFormat format_;
   int64_t capacity_ = 0;

@@ -70,8 +70,8 @@ class PackedKeyValueTest : public testing::Test {
     for (int64_t j = 0; j < padded; ++j) {
       const int64_t block = j / kKeyBlock;
       const int64_t in_block = j % kKeyBlock;
-      const auto* keys = static_cast<const float*>(packed.Keys(block));
-      const auto* values = static_cast<const float*>(packed.Values(block));
+      const auto* keys = static_cast<const float*>(packed.Keys(block * kKeyBlock));
+      const auto* values = static_cast<const float*>(packed.Values(block * kKeyBlock));
       const bool there = j < sequence.length;
       for (int d = 0; d < format.padded_head_dim(); ++d) {
         const float expected = there && d < format.head_dim ? sequence.keys[j * format.head_dim + d] : 0;
@@ -108,9 +108,9 @@ TEST_F(PackedKeyValueTest, SharedValuesAreReadWhereTheyAre) {
   const Sequence sequence(300, format);
   const PackedKeyValue packed = Pack(format, sequence, 300);
   EXPECT_EQ(packed.Values(0), sequence.values.data());
-  EXPECT_NE(packed.Values(1), sequence.values.data() + 256 * 32) << "the last block does not end at a granule";
+  EXPECT_NE(packed.Values(kKeyBlock), sequence.values.data() + 256 * 32) << "the last block does not end at a granule";
   const Sequence whole(512, format);
-  EXPECT_EQ(Pack(format, whole, 512).Values(1), whole.values.data() + 256 * 32);
+  EXPECT_EQ(Pack(format, whole, 512).Values(kKeyBlock), whole.values.data() + 256 * 32);
 }
 
 TEST_F(PackedKeyValueTest, SharesOnlyWhatNeedsNoChange) {
@@ -150,7 +150,7 @@ void ExpectKnown(const PackedKeyValue& packed, int64_t bad) {
   for (int64_t block = 0; block < 2; ++block) {
     for (int keys = 64; keys <= (block == 0 ? 256 : 64); keys += 64) {
       const bool seen = bad >= block * 256 && bad < block * 256 + keys;
-      EXPECT_EQ(packed.ValuesFinite(block, keys), !seen) << bad << " " << block << " " << keys;
+      EXPECT_EQ(packed.ValuesFinite(block * kKeyBlock, keys), !seen) << bad << " " << block << " " << keys;
     }
   }
 }

@@ -14,47 +14,13 @@
 #include <hwy/foreach_target.h>  // NOLINT: before highway.h
 #include <hwy/highway.h>
 
+#include "core/element_load-inl.h"
+#include "core/softmax.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace attend::core {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// Element types as Highway names them; bits are what lies in memory.
-struct Float32 {
-  using Bits = float;
-};
-struct BFloat16 {
-  using Bits = uint16_t;
-};
-struct Float16 {
-  using Bits = uint16_t;
-};
-
-// As many elements as D has lanes, as floats. Exact.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadAsFloat(D d, Float32, const float* from) {
-  return hn::LoadU(d, from);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> LoadAsFloat(D d, BFloat16, const uint16_t* from) {
-  const hn::Rebind<uint16_t, D> half;
-  const hn::RebindToUnsigned<D> whole;
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(whole, hn::LoadU(half, from))));
-}
-template <class D>
-HWY_INLINE hn::Vec<D> LoadAsFloat(D d, Float16, const uint16_t* from) {
-  const hn::Rebind<uint16_t, D> bits;
-  const hn::Rebind<hwy::float16_t, D> half;
-  return hn::PromoteTo(d, hn::BitCast(half, hn::LoadU(bits, from)));
-}
-
-// The first `count` lanes from memory, zeros after them. Reads no further.
-template <class D, class Type>
-HWY_INLINE hn::Vec<D> LoadSome(D d, Type type, const typename Type::Bits* from, size_t count) {
-  HWY_ALIGN typename Type::Bits lanes[HWY_MAX_BYTES / sizeof(float)] = {};
-  memcpy(lanes, from, count * sizeof(lanes[0]));
-  return LoadAsFloat(d, type, lanes);
-}
 
 template <class Type>
 void ConvertRow(Type type, const typename Type::Bits* from, size_t dim, size_t padded_dim, float* to) {
@@ -190,18 +156,29 @@ HWY_EXPORT(KeysToFloatPanel);
 HWY_EXPORT(FiniteRows);
 HWY_EXPORT(Expand);
 
-// bf16 to bf16 moves bits.
+// The longest row: kMaxHeadDim of core/attention_problem.h, whose headers have no place here.
+constexpr int kMaxRowDim = 1024;
+
+// Row i as bf16: where it lies, or rounded to `rounded`.
+const uint16_t* HalfRow(const SourceRows& rows, int64_t i, uint16_t* rounded) {
+  if (rows.type == ElementType::kBFloat16) return static_cast<const uint16_t*>(rows.row(i));
+  RoundToBFloat16(static_cast<const float*>(rows.row(i)), rows.dim, rounded);
+  return rounded;
+}
+
 void CopyHalfRows(const SourceRows& rows, int padded_dim, uint16_t* out) {
   const size_t bytes = static_cast<size_t>(rows.dim) * sizeof(uint16_t);
   for (int64_t i = 0; i < rows.count; ++i, out += padded_dim) {
-    memcpy(out, rows.row(i), bytes);
+    const uint16_t* row = HalfRow(rows, i, out);
+    if (row != out) memcpy(out, row, bytes);
     memset(out + rows.dim, 0, static_cast<size_t>(padded_dim) * sizeof(uint16_t) - bytes);
   }
 }
 
 void TransposeHalfKeys(const SourceRows& rows, int padded_count, int stride, uint16_t* out) {
+  uint16_t rounded[kMaxRowDim];
   for (int j = 0; j < padded_count; ++j) {
-    const auto* key = j < rows.count ? static_cast<const uint16_t*>(rows.row(j)) : nullptr;
+    const uint16_t* key = j < rows.count ? HalfRow(rows, j, rounded) : nullptr;
     for (int x = 0; x < rows.dim; ++x) out[static_cast<size_t>(x) * stride + j] = key == nullptr ? 0 : key[x];
   }
 }

@@ -24,12 +24,12 @@ struct SourceRows {
 };
 
 // Copies rows one after the other to `out`, each padded with zeros to `padded_dim` elements of type `to`, and writes
-// whole rows of zeros up to `padded_count`. To bf16 only from bf16.
+// whole rows of zeros up to `padded_count`. To bf16 from bf16, or from f32, rounded.
 void PackRows(const SourceRows& rows, int padded_dim, int64_t padded_count, ProductType to, void* out);
 
 // Transposes at most `panel.keys` rows into one panel (core/matmul.h says how its elements lie): `padded_dim` rows, of
 // which `padded_count` columns are written, those from rows.count on and the rows from rows.dim on as zeros.
-// `padded_count` is a multiple of kKeyGranule. To bf16 only from bf16.
+// `padded_count` is a multiple of kKeyGranule. To bf16 from bf16, or from f32, rounded.
 void PackKeyPanel(const SourceRows& rows, int padded_dim, int padded_count, const KeyPanels& panels, ProductType to,
                   void* out);
 

@@ -2,10 +2,11 @@
 // those is NaN. Packing records which granules of values hold such numbers. Where a tile has both rows that do not see
 // all of its keys and such a granule, the product is run on a copy of the values in which they are 0, and what they add
 // to the rows that do see them is added one by one. The other rows keep the bits that they have with any finite value.
+//
+// Weights and scores take a second pass over the keys: a row's weights are known once its sum is.
 #include "core/query_block.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -22,6 +23,10 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 int64_t Align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
+int64_t FloatBytes(int64_t count) { return Align(count * static_cast<int64_t>(sizeof(float))); }
+
+int64_t CountBlocks(int64_t keys) { return (keys + kKeyBlock - 1) / kKeyBlock; }
+
 float LoadValue(const void* values, int64_t index, ProductType type) {
   if (type == ProductType::kFloat32) return static_cast<const float*>(values)[index];
   return BFloat16ToFloat(static_cast<const uint16_t*>(values)[index]);
@@ -35,23 +40,30 @@ void ClearValue(void* values, int64_t index, ProductType type) {
   }
 }
 
+bool Sees(const ScoresTile& tile, int row, int key) {
+  return (tile.visible[row * kBlockGranules + key / kKeyGranule] >> (key % kKeyGranule) & 1) != 0;
+}
+
 }  // namespace
 
-// This block's rows times the keys of one key block that some row sees.
+// This block's rows times some keys of one key block.
 struct QueryBlock::Tile {
-  int64_t block = 0;  // the key block
+  int64_t first = 0;  // the position of its key 0
   int worker = 0;
-  int keys = 0;      // rounded up to a multiple of kKeyGranule; 0 if no row sees any
-  bool cut = false;  // some row does not see all of them
   ScoresTile scores;
 };
 
+// What a row comes to.
+struct QueryBlock::Total {
+  float factor = 0;  // of the sums and the exponentials
+  float logsumexp = -kInfinity;
+};
+
 int64_t QueryBlock::Bytes(const Tiling& tiling) {
-  const KeyValueFormat& format = tiling.format;
-  const int64_t rows = tiling.query_block;
+  const KeyValueFormat& format = tiling.format();
+  const int64_t rows = tiling.query_block();
   return Align(rows * format.padded_head_dim() * ProductBytes(format.product)) +
-         Align(rows * format.padded_value_dim() * static_cast<int64_t>(sizeof(float))) +
-         3 * Align(rows * static_cast<int64_t>(sizeof(float))) + Align(rows * static_cast<int64_t>(sizeof(int64_t)));
+         FloatBytes(rows * format.padded_value_dim()) + 3 * FloatBytes(rows);
 }
 
 absl::StatusOr<QueryBlock> QueryBlock::Create(const Task& task, BufferPool& buffers) {
@@ -64,147 +76,167 @@ absl::StatusOr<QueryBlock> QueryBlock::Create(const Task& task, BufferPool& buff
 }
 
 QueryBlock::QueryBlock(const Task& task, Buffer buffer) : task_(task), buffer_(std::move(buffer)) {
-  const KeyValueFormat& format = task_.tiling->format;
-  const int64_t rows = task_.tiling->query_block;
+  const KeyValueFormat& format = task_.tiling->format();
+  const int64_t rows = task_.tiling->query_block();
   std::byte* next = buffer_.data();
   const auto take = [&next](int64_t bytes) {
     std::byte* const part = next;
-    next += Align(bytes);
+    next += bytes;
     return static_cast<void*>(part);
   };
-  queries_ = take(rows * format.padded_head_dim() * ProductBytes(format.product));
-  sums_ = static_cast<float*>(take(rows * format.padded_value_dim() * static_cast<int64_t>(sizeof(float))));
-  maximum_ = static_cast<float*>(take(rows * static_cast<int64_t>(sizeof(float))));
-  sum_ = static_cast<float*>(take(rows * static_cast<int64_t>(sizeof(float))));
-  correction_ = static_cast<float*>(take(rows * static_cast<int64_t>(sizeof(float))));
-  visible_ = static_cast<int64_t*>(take(rows * static_cast<int64_t>(sizeof(int64_t))));
+  queries_ = take(Align(rows * format.padded_head_dim() * ProductBytes(format.product)));
+  sums_ = static_cast<float*>(take(FloatBytes(rows * format.padded_value_dim())));
+  maximum_ = static_cast<float*>(take(FloatBytes(rows)));
+  sum_ = static_cast<float*>(take(FloatBytes(rows)));
+  correction_ = static_cast<float*>(take(FloatBytes(rows)));
 }
 
-int64_t QueryBlock::QueryOf(int row) const {
-  return (place_.block * task_.tiling->query_block + row) / task_.problem->group_size();
+void QueryBlock::Begin(const BlockRows::Place& place, const PackedHead& packed) {
+  rows_.Begin(*task_.problem, task_.inputs, place);
+  head_ = packed;
+  keys_ = rows_.keys();
+  PackQueries();
+  std::fill_n(maximum_, place.count, -kInfinity);
+  std::fill_n(sum_, place.count, 0.0f);
+  std::fill_n(sees_.begin(), place.count, false);
+  has_sums_ = false;
+  padded_rows_ = 0;
+  tile_ = 0;
+  score_tiles_ = std::max<int64_t>(1, CountBlocks(keys_.end) - keys_.begin / kKeyBlock);
+  weight_tiles_ = CountWeightTiles();
 }
 
-int64_t QueryBlock::QueryHeadOf(int row) const {
-  const int64_t group = task_.problem->group_size();
-  const int64_t kv_head = place_.head % task_.problem->shape().kv_heads;
-  return kv_head * group + (place_.block * task_.tiling->query_block + row) % group;
-}
-
-void QueryBlock::Begin(const Place& place, const PackedKeyValue* packed) {
+void QueryBlock::PackQueries() {
   const AttentionProblem& problem = *task_.problem;
-  const Tiling& tiling = *task_.tiling;
-  const KeyValueFormat& format = tiling.format;
-  place_ = place;
-  packed_ = packed;
-  rows_ = static_cast<int>(std::min(tiling.query_block, tiling.rows - place.block * tiling.query_block));
-
-  const int64_t b = place.head / problem.shape().kv_heads;
-  const Strides strides = problem.QueryStrides();
+  const KeyValueFormat& format = task_.tiling->format();
   const int64_t row_bytes = format.padded_head_dim() * ProductBytes(format.product);
-  for (int i = 0; i < rows_; ++i) {
-    const int64_t query = QueryOf(i);
-    const int64_t offset = b * strides.batch + QueryHeadOf(i) * strides.head + query * strides.row;
+  for (int i = 0; i < rows_.count(); ++i) {
+    const int64_t index = problem.QueryIndex(rows_.place().batch, rows_[i].head, rows_[i].query);
     const SourceRows row = {
-        .first = static_cast<const std::byte*>(task_.inputs.query) + offset * ElementBytes(format.type),
-        .stride = strides.row,
+        .first = static_cast<const std::byte*>(task_.inputs.query) + index * ElementBytes(format.type),
+        .stride = format.head_dim,
         .count = 1,
         .dim = format.head_dim,
         .type = format.type};
     PackRows(row, format.padded_head_dim(), 1, format.product, static_cast<std::byte*>(queries_) + i * row_bytes);
-    visible_[i] = problem.VisibleKeys(b, query).end;
   }
-  std::fill_n(maximum_, rows_, -kInfinity);
-  std::fill_n(sum_, rows_, 0.0f);
-
-  tile_ = 0;
-  score_tiles_ = std::max<int64_t>(1, (visible_[rows_ - 1] + kKeyBlock - 1) / kKeyBlock);
-  weight_tiles_ = problem.results().weights ? (problem.shape().key_length + kKeyBlock - 1) / kKeyBlock : 0;
-  padded_rows_ = 0;
 }
 
-QueryBlock::Tile QueryBlock::MakeTile(int64_t block, int worker, TileWorkspace& workspace, int* visible) const {
-  const int64_t first = block * kKeyBlock;
-  for (int i = 0; i < rows_; ++i) {
-    visible[i] = static_cast<int>(std::clamp<int64_t>(visible_[i] - first, 0, kKeyBlock));
-  }
-  const int most = visible[rows_ - 1];
-  const int keys = (most + kKeyGranule - 1) / kKeyGranule * kKeyGranule;
-  return {.block = block,
+void QueryBlock::PadRows(const Matmul& matmul) {
+  const KeyValueFormat& format = task_.tiling->format();
+  const int rows = rows_.count();
+  padded_rows_ = matmul.PaddedRows(rows);
+  const int64_t row_bytes = format.padded_head_dim() * ProductBytes(format.product);
+  std::memset(static_cast<std::byte*>(queries_) + rows * row_bytes, 0, (padded_rows_ - rows) * row_bytes);
+}
+
+int64_t QueryBlock::CountWeightTiles() const {
+  const ResultSelection& results = task_.problem->results();
+  if (!results.weights && results.scores == ScoreStage::kNone) return 0;
+  if (!task_.tiling->HasWeightRow(rows_[0].query, rows_[rows_.count() - 1].query)) return 0;
+  return CountBlocks(task_.problem->shape().key_length);
+}
+
+// `keys` begins at a granule. They may be none.
+QueryBlock::Tile QueryBlock::MakeTile(const KeyRange& keys, int worker, TileKernels::State& kernels) const {
+  TileWorkspace& workspace = kernels.workspace(worker);
+  const int count = static_cast<int>((keys.count() + kKeyGranule - 1) / kKeyGranule * kKeyGranule);
+  return {.first = keys.begin,
           .worker = worker,
-          .keys = keys,
-          .cut = visible[0] < keys,
           .scores = {.scores = workspace.scores,
-                     .visible = visible,
-                     .rows = rows_,
-                     .keys = keys,
+                     .visible = rows_.See(keys.begin, count, workspace.visible),
+                     .rows = rows_.count(),
+                     .keys = count,
                      .scale = task_.problem->scale()}};
 }
 
 absl::Status QueryBlock::ComputeScores(const Tile& tile) const {
-  return task_.tiling->scores->Run(tile.worker, {.rows = padded_rows_,
-                                                 .keys = tile.keys,
-                                                 .left = queries_,
-                                                 .right = packed_->Keys(tile.block),
-                                                 .result = tile.scores.scores});
+  return task_.tiling->scores().Run(tile.worker, {.rows = padded_rows_,
+                                                  .keys = tile.scores.keys,
+                                                  .left = queries_,
+                                                  .right = head_.packed->Keys(tile.first - head_.first_key),
+                                                  .result = tile.scores.scores});
 }
 
 absl::StatusOr<int64_t> QueryBlock::Advance(TileKernels::State& kernels, int worker) {
-  const KeyValueFormat& format = task_.tiling->format;
-  if (padded_rows_ == 0) {
-    padded_rows_ = kernels.matmul().PaddedRows(rows_);
-    const int64_t row_bytes = format.padded_head_dim() * ProductBytes(format.product);
-    std::memset(static_cast<std::byte*>(queries_) + rows_ * row_bytes, 0, (padded_rows_ - rows_) * row_bytes);
-  }
-  const int64_t tile_index = tile_++;
-  if (tile_index >= score_tiles_) {
-    const absl::Status written = WriteWeightsTile(tile_index - score_tiles_, kernels, worker);
-    if (!written.ok()) return written;
-    return int64_t{rows_} * kKeyBlock * format.head_dim;
-  }
-  std::array<int, kMaxTileRows> visible;
-  const Tile tile = MakeTile(tile_index, worker, kernels.workspace(worker), visible.data());
-  if (tile.keys > 0) {
-    const absl::Status attended = Attend(tile, kernels);
-    if (!attended.ok()) return attended;
-  }
-  if (tile_ == score_tiles_) WriteResults();
-  return int64_t{rows_} * tile.keys * (format.head_dim + format.value_dim);
+  if (padded_rows_ == 0) PadRows(kernels.matmul());
+  return in_weights() ? AdvanceWeights(kernels, worker) : AdvanceOutput(kernels, worker);
 }
 
-absl::Status QueryBlock::Attend(const Tile& tile, TileKernels::State& kernels) {
+absl::StatusOr<int64_t> QueryBlock::AdvanceOutput(TileKernels::State& kernels, int worker) {
+  const int64_t block = keys_.begin / kKeyBlock + tile_++;
+  int64_t multiply_adds = 0;
+  if (keys_.count() > 0) {
+    const KeyRange keys = {.begin = std::max(keys_.begin, block * kKeyBlock),
+                           .end = std::min(keys_.end, (block + 1) * kKeyBlock)};
+    Tile tile = MakeTile(keys, worker, kernels);
+    if (NoteSeen(tile)) {
+      if (absl::Status attended = Attend(tile, kernels); !attended.ok()) return attended;
+      const KeyValueFormat& format = task_.tiling->format();
+      multiply_adds = int64_t{rows_.count()} * tile.scores.keys * (format.head_dim + format.value_dim);
+    }
+  }
+  if (tile_ == score_tiles_) WriteResults();
+  return multiply_adds;
+}
+
+// Whether any row sees any key of the tile.
+bool QueryBlock::NoteSeen(const Tile& tile) {
+  if (tile.scores.visible == nullptr) {
+    std::fill_n(sees_.begin(), rows_.count(), true);
+    return true;
+  }
+  bool any = false;
+  for (int i = 0; i < rows_.count(); ++i) {
+    const uint64_t* const words = tile.scores.visible + i * kBlockGranules;
+    const bool sees = std::any_of(words, words + kBlockGranules, [](uint64_t word) { return word != 0; });
+    sees_[i] |= sees;
+    any |= sees;
+  }
+  return any;
+}
+
+absl::Status QueryBlock::Attend(Tile& tile, TileKernels::State& kernels) {
+  const KeyValueFormat& format = task_.tiling->format();
   if (absl::Status scored = ComputeScores(tile); !scored.ok()) return scored;
+  rows_.Cap(tile.scores);
+  rows_.AddBiases(tile.first, tile.scores);
   UpdateSoftmax(tile.scores, {.maximum = maximum_, .sum = sum_, .correction = correction_});
-  if (tile.block > 0) RescaleRows(correction_, rows_, task_.tiling->format.padded_value_dim(), sums_);
+  if (format.value_dim == 0) return absl::OkStatus();
+  if (has_sums_) RescaleRows(correction_, rows_.count(), format.padded_value_dim(), sums_);
   const void* weights = tile.scores.scores;
-  if (task_.tiling->format.product == ProductType::kBFloat16) {
+  if (format.product == ProductType::kBFloat16) {
     uint16_t* const rounded = kernels.workspace(tile.worker).weights;
-    RoundToBFloat16(tile.scores.scores, int64_t{padded_rows_} * tile.keys, rounded);
+    RoundToBFloat16(tile.scores.scores, int64_t{padded_rows_} * tile.scores.keys, rounded);
     weights = rounded;
   }
-  if (!tile.cut || packed_->ValuesFinite(tile.block, tile.keys))
-    return AddValues(tile, weights, packed_->Values(tile.block));
-  return AddFiniteValues(tile, weights, kernels);
+  const int64_t first = tile.first - head_.first_key;
+  const bool plain = tile.scores.visible == nullptr || head_.packed->ValuesFinite(first, tile.scores.keys);
+  absl::Status added =
+      plain ? AddValues(tile, weights, head_.packed->Values(first)) : AddFiniteValues(tile, weights, kernels);
+  has_sums_ = true;
+  return added;
 }
 
 absl::Status QueryBlock::AddValues(const Tile& tile, const void* weights, const void* values) {
-  return task_.tiling->weighted_sum->Run(tile.worker, {.rows = padded_rows_,
-                                                       .keys = tile.keys,
-                                                       .accumulate = tile.block > 0,
-                                                       .left = weights,
-                                                       .right = values,
-                                                       .result = sums_});
+  return task_.tiling->weighted_sum().Run(tile.worker, {.rows = padded_rows_,
+                                                        .keys = tile.scores.keys,
+                                                        .accumulate = has_sums_,
+                                                        .left = weights,
+                                                        .right = values,
+                                                        .result = sums_});
 }
 
 absl::Status QueryBlock::AddFiniteValues(const Tile& tile, const void* weights, TileKernels::State& kernels) {
-  const KeyValueFormat& format = task_.tiling->format;
-  const int64_t count = int64_t{tile.keys} * format.padded_value_dim();
+  const KeyValueFormat& format = task_.tiling->format();
+  const int64_t count = int64_t{tile.scores.keys} * format.padded_value_dim();
   const int64_t bytes = count * ProductBytes(format.product);
   Buffer& copy = kernels.workspace(tile.worker).finite_values;
   if (copy.size() < bytes) copy = kernels.buffers().Acquire(bytes);
   if (copy.size() < bytes) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes of values"));
   }
-  std::memcpy(copy.data(), packed_->Values(tile.block), bytes);
+  std::memcpy(copy.data(), head_.packed->Values(tile.first - head_.first_key), bytes);
   for (int64_t x = 0; x < count; ++x) {
     if (!std::isfinite(LoadValue(copy.data(), x, format.product))) ClearValue(copy.data(), x, format.product);
   }
@@ -214,66 +246,118 @@ absl::Status QueryBlock::AddFiniteValues(const Tile& tile, const void* weights, 
 }
 
 void QueryBlock::AddOtherValues(const Tile& tile) {
-  const KeyValueFormat& format = task_.tiling->format;
+  const KeyValueFormat& format = task_.tiling->format();
   const int value_dim = format.padded_value_dim();
-  const void* values = packed_->Values(tile.block);
-  for (int j = 0; j < tile.keys; ++j) {
+  const void* values = head_.packed->Values(tile.first - head_.first_key);
+  for (int j = 0; j < tile.scores.keys; ++j) {
     for (int d = 0; d < format.value_dim; ++d) {
       const float value = LoadValue(values, int64_t{j} * value_dim + d, format.product);
       if (std::isfinite(value)) continue;
-      // Rows see more keys from one to the next.
-      for (int i = rows_ - 1; i >= 0 && tile.scores.visible[i] > j; --i) {
-        sums_[int64_t{i} * value_dim + d] += tile.scores.scores[int64_t{i} * tile.keys + j] * value;
+      for (int i = 0; i < rows_.count(); ++i) {
+        if (!Sees(tile.scores, i, j)) continue;
+        sums_[int64_t{i} * value_dim + d] += tile.scores.scores[int64_t{i} * tile.scores.keys + j] * value;
       }
     }
   }
 }
 
+// A sink is one more score, whose value is nothing.
+QueryBlock::Total QueryBlock::TotalOf(int row) const {
+  const auto& sinks = task_.problem->options().sinks;
+  const float sink = sinks.empty() ? -kInfinity : sinks[rows_[row].head];
+  const float maximum = maximum_[row];
+  if (!sees_[row]) return {.factor = 0, .logsumexp = sink};
+  if (maximum == -kInfinity || std::isnan(sum_[row])) return {.factor = kNan, .logsumexp = kNan};
+  if (sink == -kInfinity) {
+    return {.factor = 1 / sum_[row],
+            .logsumexp = static_cast<float>(maximum + std::log(static_cast<double>(sum_[row])))};
+  }
+  const double top = std::max(maximum, sink);
+  const double keys = std::exp(maximum - top);
+  const double sum = sum_[row] * keys + std::exp(sink - top);
+  return {.factor = static_cast<float>(keys / sum), .logsumexp = static_cast<float>(top + std::log(sum))};
+}
+
 void QueryBlock::WriteResults() {
   const AttentionProblem& problem = *task_.problem;
-  const AttentionShape& shape = problem.shape();
-  const KeyValueFormat& format = task_.tiling->format;
-  const int64_t b = place_.head / shape.kv_heads;
-  const Strides strides = problem.OutputStrides();
-  for (int i = 0; i < rows_; ++i) {
-    const int64_t head = QueryHeadOf(i);
-    const int64_t query = QueryOf(i);
-    void* const output = static_cast<std::byte*>(task_.results.output) +
-                         (b * strides.batch + head * strides.head + query * strides.row) * ElementBytes(format.type);
-    float logsumexp = -kInfinity;
-    if (visible_[i] == 0) {
-      std::memset(output, 0, format.value_dim * ElementBytes(format.type));
+  const KeyValueFormat& format = task_.tiling->format();
+  const ElementType type = problem.output_type();
+  const int64_t b = rows_.place().batch;
+  for (int i = 0; i < rows_.count(); ++i) {
+    const auto& [query, head, keys] = rows_[i];
+    const Total total = TotalOf(i);
+    sum_[i] = total.factor;
+    if (problem.results().logsumexp) task_.results.logsumexp[problem.LogsumexpIndex(b, head, query)] = total.logsumexp;
+    if (format.value_dim == 0) continue;
+    void* const output =
+        static_cast<std::byte*>(task_.results.output) + problem.OutputIndex(b, head, query) * ElementBytes(type);
+    if (sees_[i]) {
+      WriteScaledRow(sums_ + int64_t{i} * format.padded_value_dim(), format.value_dim, total.factor, type, output);
     } else {
-      if (maximum_[i] == -kInfinity || std::isnan(sum_[i])) sum_[i] = kNan;
-      logsumexp = static_cast<float>(maximum_[i] + std::log(static_cast<double>(sum_[i])));
-      sum_[i] = 1 / sum_[i];
-      WriteScaledRow(sums_ + int64_t{i} * format.padded_value_dim(), format.value_dim, sum_[i], format.type, output);
-    }
-    if (problem.results().logsumexp) {
-      task_.results.logsumexp[(b * shape.query_heads + head) * shape.query_length + query] =
-          std::isnan(logsumexp) ? kNan : logsumexp;
+      std::memset(output, 0, format.value_dim * ElementBytes(type));
     }
   }
 }
 
-// WriteResults() left the reciprocals of the sums.
-absl::Status QueryBlock::WriteWeightsTile(int64_t block, TileKernels::State& kernels, int worker) {
-  const AttentionShape& shape = task_.problem->shape();
-  std::array<int, kMaxTileRows> visible;
-  const Tile tile = MakeTile(block, worker, kernels.workspace(worker), visible.data());
-  if (tile.keys > 0) {
+// WriteResults() left the factors in sum_. The tile has the keys of one key block that some row sees, all if their
+// scores are asked for.
+absl::StatusOr<int64_t> QueryBlock::AdvanceWeights(TileKernels::State& kernels, int worker) {
+  const ResultSelection& results = task_.problem->results();
+  const int64_t first = (tile_++ - score_tiles_) * kKeyBlock;
+  const int64_t end = std::min(first + kKeyBlock, task_.problem->shape().key_length);
+  KeyRange keys = {.begin = first, .end = end};
+  const bool every_key = task_.tiling->scores_every_key();
+  if (!every_key) {
+    keys.begin = std::clamp(keys_.begin, first, end);
+    keys.end = std::clamp(keys_.end, keys.begin, end);
+    if (keys.count() == 0) keys = {.begin = first, .end = first};
+  }
+  Tile tile = MakeTile(keys, worker, kernels);
+  if (tile.scores.keys > 0) {
     if (absl::Status scored = ComputeScores(tile); !scored.ok()) return scored;
   }
-  const int64_t first = block * kKeyBlock;
-  const int64_t b = place_.head / shape.kv_heads;
-  std::array<float*, kMaxTileRows> destinations;
-  for (int i = 0; i < rows_; ++i) {
-    const int64_t row = (b * shape.query_heads + QueryHeadOf(i)) * shape.query_length + QueryOf(i);
-    destinations[i] = task_.results.weights + row * shape.key_length + first;
+  const TilePlace place = {.first = static_cast<int>(tile.first - first), .width = static_cast<int>(end - first)};
+  if (every_key) {
+    ScoresTile every = tile.scores;
+    every.visible = nullptr;
+    if (results.scores == ScoreStage::kSoftcapped) rows_.Cap(every);
+    WriteScoresOf(every, place, first);
+    tile.scores.scale = every.scale;
   }
-  const int width = static_cast<int>(std::min<int64_t>(shape.key_length - first, kKeyBlock));
-  WriteWeights(tile.scores, maximum_, sum_, width, destinations.data());
-  return absl::OkStatus();
+  if (results.scores != ScoreStage::kSoftcapped) rows_.Cap(tile.scores);
+  rows_.AddBiases(tile.first, tile.scores);
+  if (results.scores == ScoreStage::kMasked) WriteScoresOf(tile.scores, place, first);
+  if (results.weights) WriteWeightsOf(tile.scores, place, first);
+  return int64_t{rows_.count()} * kKeyBlock * task_.tiling->format().head_dim;
+}
+
+void QueryBlock::WriteScoresOf(const ScoresTile& tile, const TilePlace& place, int64_t first_key) const {
+  const AttentionProblem& problem = *task_.problem;
+  std::array<float*, kMaxTileRows> rows;
+  for (int i = 0; i < rows_.count(); ++i) {
+    const int64_t row = task_.tiling->WeightRow(rows_[i].query);
+    const int64_t head = rows_.place().batch * problem.shape().query_heads + rows_[i].head;
+    const int64_t index = (head * problem.WeightRows() + row) * problem.shape().key_length + first_key;
+    rows[i] = row < 0 ? nullptr : task_.results.scores + index;
+  }
+  WriteScores(tile, place, rows.data());
+}
+
+void QueryBlock::WriteWeightsOf(const ScoresTile& tile, const TilePlace& place, int64_t first_key) const {
+  const AttentionProblem& problem = *task_.problem;
+  const bool average = problem.results().average_weights_over_heads;
+  const int64_t heads = problem.shape().query_heads;
+  std::array<WeightsRow, kMaxTileRows> rows;
+  for (int i = 0; i < rows_.count(); ++i) {
+    const int64_t row = task_.tiling->WeightRow(rows_[i].query);
+    if (row < 0) continue;
+    const int64_t head = average ? rows_.place().batch : rows_.place().batch * heads + rows_[i].head;
+    rows[i].to = task_.results.weights + (head * problem.WeightRows() + row) * problem.shape().key_length + first_key;
+    if (!average) continue;
+    rows[i].add = rows_[i].head > 0;
+    if (rows_[i].head == heads - 1) rows[i].divisor = static_cast<float>(heads);
+  }
+  WriteWeights(tile, maximum_, sum_, place, rows.data());
 }
 
 }  // namespace attend::core

@@ -3,14 +3,17 @@
 #ifndef ATTEND_CORE_QUERY_BLOCK_H_
 #define ATTEND_CORE_QUERY_BLOCK_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/attention_problem.h"
+#include "core/block_rows.h"
 #include "core/buffer_pool.h"
 #include "core/packed_key_value.h"
+#include "core/softmax.h"
 #include "core/tile_state.h"
 #include "core/tiling.h"
 
@@ -26,56 +29,68 @@ class QueryBlock {
     AttentionInputs inputs;
     AttentionResults results;
   };
-  struct Place {
-    int64_t head = 0;   // batch element * kv_heads + kv head
-    int64_t block = 0;  // which of the head's blocks
+  // A head's keys and values.
+  struct PackedHead {
+    const PackedKeyValue* packed = nullptr;  // null if no query of the head sees a key
+    int64_t first_key = 0;                   // the position of its key 0
   };
 
-  // Bytes that Create() takes.
+  // Bytes that Create() takes from `buffers`.
   static int64_t Bytes(const Tiling& tiling);
   // RESOURCE_EXHAUSTED if `buffers` finds no memory.
   static absl::StatusOr<QueryBlock> Create(const Task& task, BufferPool& buffers);
 
-  // Starts on a block: reads its queries. `packed` holds its head's keys and values; it is first read by Advance().
-  // Null if the head sees no keys.
-  void Begin(const Place& place, const PackedKeyValue* packed);
+  // Starts on a block: reads its queries. What is packed is first read by Advance().
+  void Begin(const BlockRows::Place& place, const PackedHead& packed);
 
-  // Runs the next tile; the last one for output also writes output and logsumexp. Tiles for the weights follow. Returns
-  // the tile's multiply-adds. INTERNAL and RESOURCE_EXHAUSTED from the products.
+  // Runs the next tile; the last one for output also writes output and logsumexp. Tiles for weights and scores follow.
+  // Returns the tile's multiply-adds. INTERNAL and RESOURCE_EXHAUSTED from the products.
   absl::StatusOr<int64_t> Advance(TileKernels::State& kernels, int worker);
 
   // Whether nothing is left of the block.
   bool done() const { return tile_ == score_tiles_ + weight_tiles_; }
+  // Whether the next tile is one for weights and scores.
+  bool in_weights() const { return tile_ >= score_tiles_ && !done(); }
 
  private:
   struct Tile;
+  struct Total;
 
   QueryBlock(const Task& task, Buffer buffer);
 
-  int64_t QueryOf(int row) const;      // position
-  int64_t QueryHeadOf(int row) const;  // of all query heads
-  Tile MakeTile(int64_t block, int worker, TileWorkspace& workspace, int* visible) const;
+  void PackQueries();
+  void PadRows(const Matmul& matmul);
+  int64_t CountWeightTiles() const;
+  Tile MakeTile(const KeyRange& keys, int worker, TileKernels::State& kernels) const;
   absl::Status ComputeScores(const Tile& tile) const;
-  absl::Status Attend(const Tile& tile, TileKernels::State& kernels);
+  bool NoteSeen(const Tile& tile);
+
+  absl::StatusOr<int64_t> AdvanceOutput(TileKernels::State& kernels, int worker);
+  absl::Status Attend(Tile& tile, TileKernels::State& kernels);
   absl::Status AddValues(const Tile& tile, const void* weights, const void* values);
   absl::Status AddFiniteValues(const Tile& tile, const void* weights, TileKernels::State& kernels);
   void AddOtherValues(const Tile& tile);
+  Total TotalOf(int row) const;
   void WriteResults();
-  absl::Status WriteWeightsTile(int64_t block, TileKernels::State& kernels, int worker);
+
+  absl::StatusOr<int64_t> AdvanceWeights(TileKernels::State& kernels, int worker);
+  void WriteScoresOf(const ScoresTile& tile, const TilePlace& place, int64_t first_key) const;
+  void WriteWeightsOf(const ScoresTile& tile, const TilePlace& place, int64_t first_key) const;
 
   Task task_;
   Buffer buffer_;
   void* queries_ = nullptr;   // [query_block, padded head_dim], of the product's type
   float* sums_ = nullptr;     // [query_block, padded value_dim]
-  float* maximum_ = nullptr;  // [query_block], as the next three
-  float* sum_ = nullptr;
+  float* maximum_ = nullptr;  // [query_block], as the next two
+  float* sum_ = nullptr;      // once results are written: what makes weights of exponentials
   float* correction_ = nullptr;
-  int64_t* visible_ = nullptr;  // ends of the keys that each row sees; never decreasing
 
-  Place place_;
-  const PackedKeyValue* packed_ = nullptr;
-  int rows_ = 0;         // of this block
-  int padded_rows_ = 0;  // of its products
+  BlockRows rows_;
+  std::array<bool, kMaxTileRows> sees_;  // whether the row has seen any key: decided from masks, never from numbers
+  PackedHead head_;
+  KeyRange keys_;          // that some row sees by its position
+  int padded_rows_ = 0;    // of its products
+  bool has_sums_ = false;  // whether sums_ holds anything
   int64_t tile_ = 0;
   int64_t score_tiles_ = 0;
   int64_t weight_tiles_ = 0;

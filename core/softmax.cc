@@ -27,6 +27,7 @@ constexpr float kSlack = 5.5451774444795623f;
 // of such pairs for vectors of up to 32 lanes. More accumulators would be spilled and gain nothing: arithmetic bounds
 // this.
 constexpr int kGranule = 64;
+constexpr uint64_t kAll = ~uint64_t{0};
 constexpr int kMaxLanes = HWY_MAX_BYTES / sizeof(float);
 
 // 2^x for x at most 100: relative error 1e-7, exact for integers, 0 below 2^-126, NaN for NaN. Adding 1.5 * 2^23 + 127
@@ -47,19 +48,22 @@ HWY_INLINE Vector Exp2(Floats d, Vector x) {
   return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(integers, shifted))));
 }
 
-// The scores of one row, read a vector at a time. In the granule that the limit cuts (kCut), keys from `visible` on
-// read as -inf, after scaling: a negative scale must not make them large, a scale of 0 not NaN.
+// The scores of one row, read a vector at a time. In a granule of which it sees a part (kCut), the other keys read as
+// -inf, after scaling: a negative scale must not make them large, a scale of 0 not NaN.
 struct Row {
   float* scores;
-  int visible;
+  const uint64_t* visible;  // null if it sees all
   float scale;
 
   template <bool kCut>
   HWY_INLINE Vector Masked(Floats d, Vector v, int x) const {
-    if (!kCut) return v;
-    const auto position = hn::Iota(d, static_cast<float>(x));
-    return hn::IfThenElse(hn::Lt(position, hn::Set(d, static_cast<float>(visible))), v, hn::Set(d, -kInfinity));
+    return kCut ? hn::IfThenElse(MaskOf(d, x), v, hn::Set(d, -kInfinity)) : v;
   }
+  // Words are little-endian: bit x lies in byte x / 8.
+  HWY_INLINE hn::Mask<Floats> MaskOf(Floats d, int x) const {
+    return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(visible) + x / 8);
+  }
+  HWY_INLINE uint64_t word(int x) const { return visible[x / kGranule]; }
   template <bool kCut>
   HWY_INLINE Vector Scaled(Floats d, int x) const {
     return Masked<kCut>(d, hn::Mul(hn::Load(d, scores + x), hn::Set(d, scale)), x);
@@ -73,6 +77,11 @@ struct Row {
     return Exp2(d, hn::Mul(Masked<kCut>(d, difference, x), hn::Set(d, kLog2e)));
   }
 };
+
+Row RowOf(const ScoresTile& tile, int i) {
+  return {tile.scores + static_cast<size_t>(i) * tile.keys,
+          tile.visible == nullptr ? nullptr : tile.visible + i * kBlockGranules, tile.scale};
+}
 
 struct Pair {
   Vector even, odd;
@@ -104,18 +113,42 @@ HWY_INLINE void Exponentiate(Floats d, const Row row, int begin, int end, Vector
 
 HWY_INLINE float ExpOf(Floats d, float x) { return hn::GetLane(Exp2(d, hn::Set(d, x * kLog2e))); }
 
+// Both passes over a row, granule by granule where it does not see all: those that it sees nothing of are left out, and
+// the second pass makes their weights 0.
+HWY_INLINE void FindMaximum(Floats d, const Row row, int keys, Pair& top) {
+  if (row.visible == nullptr) return RaiseMaximum<false>(d, row, 0, keys, top);
+  for (int x = 0; x < keys; x += kGranule) {
+    const uint64_t word = row.word(x);
+    if (word == 0) continue;
+    if (word == kAll) {
+      RaiseMaximum<false>(d, row, x, x + kGranule, top);
+    } else {
+      RaiseMaximum<true>(d, row, x, x + kGranule, top);
+    }
+  }
+}
+
+// NOLINTNEXTLINE(readability-function-size): inlined, and its arguments are registers
+HWY_INLINE void WeighKeys(Floats d, const Row row, int keys, Vector subtracted, Pair& sums) {
+  if (row.visible == nullptr) return Exponentiate<false>(d, row, 0, keys, subtracted, sums);
+  for (int x = 0; x < keys; x += kGranule) {
+    const uint64_t word = row.word(x);
+    if (word == 0) {
+      memset(row.scores + x, 0, kGranule * sizeof(float));
+    } else if (word == kAll) {
+      Exponentiate<false>(d, row, x, x + kGranule, subtracted, sums);
+    } else {
+      Exponentiate<true>(d, row, x, x + kGranule, subtracted, sums);
+    }
+  }
+}
+
 void UpdateRow(const Row row, int keys, float& maximum, float& sum, float& correction) {
   const Floats d;
   correction = 1;
-  const int whole = row.visible / kGranule * kGranule;
-  const int end = (row.visible + kGranule - 1) / kGranule * kGranule;
-  if (end < keys) memset(row.scores + end, 0, static_cast<size_t>(keys - end) * sizeof(float));
-  if (end == 0) return;
-
   const Vector least = hn::Set(d, -kInfinity);
   Pair top = {least, least};
-  RaiseMaximum<false>(d, row, 0, whole, top);
-  RaiseMaximum<true>(d, row, whole, end, top);
+  FindMaximum(d, row, keys, top);
   const float largest = hn::GetLane(hn::MaxOfLanes(d, hn::Max(top.even, top.odd)));
   if (largest > maximum + kSlack) {
     correction = ExpOf(d, maximum - largest);
@@ -124,15 +157,13 @@ void UpdateRow(const Row row, int keys, float& maximum, float& sum, float& corre
 
   const Vector subtracted = hn::Set(d, maximum == -kInfinity ? 0 : maximum);
   Pair sums = {hn::Zero(d), hn::Zero(d)};
-  Exponentiate<false>(d, row, 0, whole, subtracted, sums);
-  Exponentiate<true>(d, row, whole, end, subtracted, sums);
+  WeighKeys(d, row, keys, subtracted, sums);
   sum = sum * correction + hn::GetLane(hn::SumOfLanes(d, hn::Add(sums.even, sums.odd)));
 }
 
 void UpdateTile(const ScoresTile& tile, const RowState& state) {
   for (int i = 0; i < tile.rows; ++i) {
-    const Row row = {tile.scores + static_cast<size_t>(i) * tile.keys, tile.visible[i], tile.scale};
-    UpdateRow(row, tile.keys, state.maximum[i], state.sum[i], state.correction[i]);
+    UpdateRow(RowOf(tile, i), tile.keys, state.maximum[i], state.sum[i], state.correction[i]);
   }
 }
 
@@ -152,27 +183,71 @@ HWY_INLINE Vector CanonicalNan(Floats d, Vector v) {
   return hn::IfThenElse(hn::Eq(v, v), v, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<Floats>(), 0x7fc00000u)));
 }
 
-void WeightsTile(const ScoresTile& tile, const float* maximum, const float* inverse_sum, int width,
-                 float* const* destinations) {
+// Calls `write` with a vector for every lanes keys of a part of a row, its place in the part and how many of its lanes
+// belong to it: what `number` makes of the keys that the row sees, `other` for all others.
+template <class Number, class Write>
+// NOLINTNEXTLINE(readability-function-size): inlined, and its arguments are registers
+HWY_INLINE void ForEachVector(const ScoresTile& tile, int i, const TilePlace& place, float other, const Number& number,
+                              const Write& write) {
   const Floats d;
   const int lanes = static_cast<int>(hn::Lanes(d));
-  HWY_ALIGN float rest[kMaxLanes];
-  for (int i = 0; i < tile.rows; ++i) {
-    const Row row = {tile.scores + static_cast<size_t>(i) * tile.keys, tile.visible[i], tile.scale};
-    float* out = destinations[i];
-    const Vector subtracted = hn::Set(d, maximum[i]);
-    const Vector factor = hn::Set(d, inverse_sum[i]);
-    int x = 0;
-    for (; x < row.visible; x += lanes) {
-      const Vector w = CanonicalNan(d, hn::Mul(row.Exponential<false>(d, x, subtracted), factor));
-      if (x + lanes <= row.visible) {
-        hn::StoreU(w, d, out + x);
-        continue;
-      }
-      hn::Store(w, d, rest);
-      memcpy(out + x, rest, static_cast<size_t>(row.visible - x) * sizeof(float));
+  const Row row = RowOf(tile, i);
+  const Vector others = hn::Set(d, other);
+  for (int at = 0; at < place.width; at += lanes) {
+    const int x = at - place.first;
+    Vector v = others;
+    const bool inside = x >= 0 && x < tile.keys;
+    if (inside && row.visible == nullptr) {
+      v = CanonicalNan(d, number(row, x));
+    } else if (inside && row.word(x) != 0) {
+      v = hn::IfThenElse(row.MaskOf(d, x), CanonicalNan(d, number(row, x)), others);
     }
-    if (row.visible < width) memset(out + row.visible, 0, static_cast<size_t>(width - row.visible) * sizeof(float));
+    const int left = place.width - at;
+    write(v, at, left < lanes ? left : lanes);
+  }
+}
+
+HWY_INLINE void StoreSome(Floats d, Vector v, int count, float* to) {
+  if (count == static_cast<int>(hn::Lanes(d))) return hn::StoreU(v, d, to);
+  HWY_ALIGN float rest[kMaxLanes];
+  hn::Store(v, d, rest);
+  memcpy(to, rest, static_cast<size_t>(count) * sizeof(float));
+}
+
+HWY_INLINE Vector LoadSome(Floats d, const float* from, int count) {
+  if (count == static_cast<int>(hn::Lanes(d))) return hn::LoadU(d, from);
+  HWY_ALIGN float rest[kMaxLanes] = {};
+  memcpy(rest, from, static_cast<size_t>(count) * sizeof(float));
+  return hn::Load(d, rest);
+}
+
+void WeightsTile(const ScoresTile& tile, const float* maximum, const float* factor, const TilePlace& place,
+                 const WeightsRow* rows) {
+  const Floats d;
+  for (int i = 0; i < tile.rows; ++i) {
+    const WeightsRow to = rows[i];
+    if (to.to == nullptr) continue;
+    const Vector subtracted = hn::Set(d, maximum[i]);
+    const Vector factors = hn::Set(d, factor[i]);
+    const Vector divisor = hn::Set(d, to.divisor);
+    const auto weight = [&](const Row& row, int x)
+                            HWY_ATTR { return hn::Mul(row.Exponential<false>(d, x, subtracted), factors); };
+    const auto write = [&](Vector w, int at, int count) HWY_ATTR {
+      if (to.add) w = hn::Add(LoadSome(d, to.to + at, count), w);
+      if (to.divisor != 1) w = hn::Div(w, divisor);
+      StoreSome(d, w, count, to.to + at);
+    };
+    ForEachVector(tile, i, place, 0, weight, write);
+  }
+}
+
+void ScoresOfTile(const ScoresTile& tile, const TilePlace& place, float* const* rows) {
+  const Floats d;
+  const auto score = [d](const Row& row, int x) HWY_ATTR { return row.Scaled<false>(d, x); };
+  for (int i = 0; i < tile.rows; ++i) {
+    if (rows[i] == nullptr) continue;
+    const auto write = [&](Vector v, int at, int count) HWY_ATTR { StoreSome(d, v, count, rows[i] + at); };
+    ForEachVector(tile, i, place, -kInfinity, score, write);
   }
 }
 
@@ -207,6 +282,9 @@ HWY_INLINE void StoreRounded(ToFloat16, Floats d, Vector v, uint16_t* to) {
   hn::StoreU(hn::BitCast(bits, hn::DemoteTo(half, v)), bits, to);
 }
 
+// -0 becomes +0.
+HWY_INLINE Vector Canonical(Floats d, Vector v) { return hn::Add(CanonicalNan(d, v), hn::Zero(d)); }
+
 template <class To>
 void ScaleRow(To type, const float* from, size_t count, float factor, typename To::Bits* to) {
   const Floats d;
@@ -214,13 +292,13 @@ void ScaleRow(To type, const float* from, size_t count, float factor, typename T
   const Vector factors = hn::Set(d, factor);
   size_t x = 0;
   for (; x + lanes <= count; x += lanes) {
-    StoreRounded(type, d, CanonicalNan(d, hn::Mul(hn::LoadU(d, from + x), factors)), to + x);
+    StoreRounded(type, d, Canonical(d, hn::Mul(hn::LoadU(d, from + x), factors)), to + x);
   }
   if (x == count) return;
   HWY_ALIGN float tail[kMaxLanes] = {};
   HWY_ALIGN typename To::Bits rounded[kMaxLanes];
   memcpy(tail, from + x, (count - x) * sizeof(float));
-  StoreRounded(type, d, CanonicalNan(d, hn::Mul(hn::Load(d, tail), factors)), rounded);
+  StoreRounded(type, d, Canonical(d, hn::Mul(hn::Load(d, tail), factors)), rounded);
   memcpy(to + x, rounded, (count - x) * sizeof(rounded[0]));
 }
 
@@ -245,6 +323,7 @@ namespace {
 HWY_EXPORT(UpdateTile);
 HWY_EXPORT(Rescale);
 HWY_EXPORT(WeightsTile);
+HWY_EXPORT(ScoresOfTile);
 HWY_EXPORT(RowToFloat32);
 HWY_EXPORT(RowToBFloat16);
 HWY_EXPORT(RowToFloat16);
@@ -257,9 +336,13 @@ void RescaleRows(const float* correction, int rows, int columns, float* accumula
   HWY_DYNAMIC_DISPATCH(Rescale)(correction, rows, columns, accumulator);
 }
 
-void WriteWeights(const ScoresTile& tile, const float* maximum, const float* inverse_sum, int width,
-                  float* const* destinations) {
-  HWY_DYNAMIC_DISPATCH(WeightsTile)(tile, maximum, inverse_sum, width, destinations);
+void WriteWeights(const ScoresTile& tile, const float* maximum, const float* factor, const TilePlace& place,
+                  const WeightsRow* rows) {
+  HWY_DYNAMIC_DISPATCH(WeightsTile)(tile, maximum, factor, place, rows);
+}
+
+void WriteScores(const ScoresTile& tile, const TilePlace& place, float* const* rows) {
+  HWY_DYNAMIC_DISPATCH(ScoresOfTile)(tile, place, rows);
 }
 
 void RoundToBFloat16(const float* from, int64_t count, uint16_t* to) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/matmul.h"
+#include "core/visibility.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -35,14 +36,19 @@ class OneRow {
     scale_ = scale;
   }
 
-  void Update(int visible) {
-    visible_ = visible;
-    UpdateSoftmax(tile(), {.maximum = &maximum, .sum = &sum, .correction = &correction});
+  // The row sees its first `visible` keys.
+  void Update(int visible) { Update(0, visible); }
+  void Update(int begin, int end) {
+    SeeRange(begin, end, visible_);
+    Update(visible_);
+  }
+  void Update(const uint64_t* visible) {
+    ScoresTile seen = tile();
+    seen.visible = visible;
+    UpdateSoftmax(seen, {.maximum = &maximum, .sum = &sum, .correction = &correction});
   }
   void Load(const std::vector<float>& scores) { std::copy(scores.begin(), scores.end(), tile_.scores); }
-  ScoresTile tile() {
-    return {.scores = tile_.scores, .visible = &visible_, .rows = 1, .keys = keys_, .scale = scale_};
-  }
+  ScoresTile tile() { return {.scores = tile_.scores, .visible = visible_, .rows = 1, .keys = keys_, .scale = scale_}; }
   float weight(int j) const { return tile_.scores[j]; }
 
   float maximum = -kInfinity;
@@ -52,7 +58,7 @@ class OneRow {
  private:
   AlignedTile tile_;
   const int keys_;
-  int visible_ = 0;
+  uint64_t visible_[kBlockGranules] = {};
   float scale_ = 1;
 };
 
@@ -159,6 +165,60 @@ TEST_P(SoftmaxTest, TrimmingAWholeGranuleChangesNoBit) {
   }
 }
 
+// Keys are left out at both ends and in between: the sum and the weights are those of the same keys one by one.
+TEST_P(SoftmaxTest, AnySetOfKeysIsSelected) {
+  std::mt19937_64 random(21);
+  for (int round = 0; round < 50; ++round) {
+    auto scores = RandomScores(256, 2, 22 + round);
+    uint64_t visible[kBlockGranules];
+    for (uint64_t& word : visible) word = round % 3 == 0 ? 0 : round % 3 == 1 ? random() & random() : ~uint64_t{0};
+    visible[round % kBlockGranules] = random();
+    double top = -kInfinity;
+    for (int j = 0; j < 256; ++j) {
+      if ((visible[j / 64] >> (j % 64) & 1) == 0) {
+        scores[j] = j % 2 == 0 ? kNan : kInfinity;
+      } else {
+        top = std::max(top, double{scores[j]});
+      }
+    }
+    OneRow row(scores);
+    row.Update(visible);
+    EXPECT_EQ(row.maximum, top);
+    double sum = 0;
+    for (int j = 0; j < 256; ++j) {
+      const bool sees = (visible[j / 64] >> (j % 64) & 1) != 0;
+      const double exact = sees ? std::exp(scores[j] - top) : 0;
+      ASSERT_NEAR(row.weight(j), exact, exact * 1e-5) << j;
+      sum += exact;
+    }
+    EXPECT_NEAR(row.sum, sum, sum * 1e-6);
+  }
+}
+
+// A mask that excludes nothing, or nothing of a granule, is no mask.
+TEST_P(SoftmaxTest, SeeingAllByBitsIsSeeingAll) {
+  const auto scores = RandomScores(256, 3, 23);
+  OneRow plain(scores), masked(scores);
+  plain.Update(nullptr);
+  masked.Update(256);
+  EXPECT_EQ(plain.sum, masked.sum);
+  for (int j = 0; j < 256; ++j) ASSERT_EQ(plain.weight(j), masked.weight(j));
+}
+
+TEST_P(SoftmaxTest, GranulesBeforeTheFirstKeyChangeNoBit) {
+  const auto scores = RandomScores(256, 3, 24);
+  for (const int begin : {64, 70, 128, 191, 192, 255}) {
+    OneRow whole(scores);
+    whole.Update(begin, 256);
+    const int first = begin / 64 * 64;
+    OneRow trimmed({scores.begin() + first, scores.end()});
+    trimmed.Update(begin - first, 256 - first);
+    EXPECT_EQ(whole.sum, trimmed.sum);
+    EXPECT_EQ(whole.maximum, trimmed.maximum);
+    for (int j = 0; j < 256; ++j) ASSERT_EQ(whole.weight(j), j < first ? 0 : trimmed.weight(j - first)) << j;
+  }
+}
+
 // Payloads differ because arithmetic on a NaN's bits is how a careless exponential loses one.
 TEST_P(SoftmaxTest, AVisibleNanEndsInTheSumAndNotInTheMaximum) {
   for (const uint32_t bits : {0x7fc00000u, 0x7fc00001u, 0xffc00001u, 0x7fffffffu, 0xffffffffu}) {
@@ -224,36 +284,84 @@ TEST_P(SoftmaxTest, RescaleRowsTouchesOnlyRowsWithACorrection) {
   }
 }
 
+// A tile in the middle of a part of a row: the part is written up to its width, and nothing beside it.
 TEST_P(SoftmaxTest, WritesFinalWeightsAndExactZeros) {
   const auto scores = RandomScores(128, 1, 16);
-  for (const int visible : {0, 1, 7, 8, 64, 77, 101}) {
-    OneRow sums(scores);
-    sums.Update(visible);
-    OneRow row(scores);
-    row.Update(0);
-    row.Load(scores);
-    ScoresTile tile = row.tile();
-    tile.visible = &visible;
-    const float inverse = 1 / sums.sum;
-    std::vector<float> weights(103, kNan);
-    float* const destination = weights.data() + 1;
-    WriteWeights(tile, &sums.maximum, &inverse, 101, &destination);
-    EXPECT_TRUE(std::isnan(weights[0]) && std::isnan(weights[102])) << "nothing beside the row is written";
-    double total = 0;
-    for (int j = 0; j < 101; ++j) {
-      total += destination[j];
-      const double exact = j < visible ? std::exp(double{scores[j]} - sums.maximum) / sums.sum : 0;
-      ASSERT_NEAR(destination[j], exact, exact * 1e-6) << j;  // exactly 0 where masked
+  for (const int visible : {0, 1, 7, 8, 64, 77, 101, 128}) {
+    for (const TilePlace place : {TilePlace{0, 101}, TilePlace{64, 165}, TilePlace{64, 256}, TilePlace{0, 3}}) {
+      OneRow sums(scores);
+      sums.Update(visible);
+      OneRow row(scores);
+      row.Update(visible);
+      row.Load(scores);
+      const float inverse = 1 / sums.sum;
+      std::vector<float> weights(258, kNan);
+      const WeightsRow destination = {.to = weights.data() + 1};
+      WriteWeights(row.tile(), &sums.maximum, &inverse, place, &destination);
+      EXPECT_TRUE(std::isnan(weights[0]) && std::isnan(weights[1 + place.width]));
+      for (int at = 0; at < place.width; ++at) {
+        const int j = at - place.first;
+        const double exact = j >= 0 && j < visible ? std::exp(double{scores[j]} - sums.maximum) / sums.sum : 0;
+        ASSERT_NEAR(destination.to[at], exact, exact * 1e-6) << at;  // exactly 0 where masked
+      }
     }
-    EXPECT_NEAR(total, visible == 0 ? 0 : 1, 1e-6);
   }
+}
+
+TEST_P(SoftmaxTest, WeightsAreAddedAndDivided) {
+  for (const int width : {3, 8, 64, 77}) {
+    OneRow row(std::vector<float>(64, 0.0f));
+    row.Update(2);
+    row.Load(std::vector<float>(64, 0.0f));
+    std::vector<float> weights(width + 1, 1.0f);
+    const float maximum = 0;
+    const float factor = 0.5f;
+    WeightsRow destination = {.to = weights.data(), .add = true};
+    WriteWeights(row.tile(), &maximum, &factor, {0, width}, &destination);
+    for (int j = 0; j < width; ++j) ASSERT_EQ(weights[j], j < 2 ? 1.5f : 1.0f);
+    destination.divisor = 4;
+    WriteWeights(row.tile(), &maximum, &factor, {0, width}, &destination);
+    for (int j = 0; j < width; ++j) ASSERT_EQ(weights[j], j < 2 ? 0.5f : 0.25f);
+    EXPECT_EQ(weights[width], 1);
+    destination.to = nullptr;
+    WriteWeights(row.tile(), &maximum, &factor, {0, width}, &destination);
+  }
+}
+
+TEST_P(SoftmaxTest, WritesScaledScoresAndMinusInfinity) {
+  auto scores = RandomScores(128, 1, 17);
+  scores[70] = kNan;
+  scores[71] = -kInfinity;
+  OneRow row(scores, -2);
+  row.Update(66, 100);
+  row.Load(scores);
+  std::vector<float> written(201, 5.0f);
+  float* const destination = written.data();
+  WriteScores(row.tile(), {64, 200}, &destination);
+  for (int at = 0; at < 200; ++at) {
+    const int j = at - 64;
+    if (j == 70) {
+      ASSERT_TRUE(std::isnan(written[at]));
+    } else {
+      ASSERT_EQ(written[at], j >= 66 && j < 100 ? -2 * scores[j] : -kInfinity) << at;
+    }
+  }
+  EXPECT_EQ(written[200], 5);
+  ScoresTile all = row.tile();
+  all.visible = nullptr;
+  WriteScores(all, {0, 101}, &destination);
+  for (int j = 0; j < 101; ++j) {
+    if (j != 70) {
+      ASSERT_EQ(written[j], -2 * scores[j]) << j;
+    }
+  }
+  EXPECT_EQ(written[101], -kInfinity) << "as it was: key 37 of the tile before";
 }
 
 TEST_P(SoftmaxTest, RoundsToNearestEven) {
   std::mt19937 random(17);
-  std::vector<float> numbers = {0.0f,     -0.0f,     1.0f,       1 + 0.5f / 128, 1 + 1.5f / 128, 1 + 0.75f / 128,
-                                kLargest, kInfinity, -kInfinity, 65504,          65520,          65519.9f,
-                                1e-8f,    6e-8f,     1e-40f};
+  std::vector<float> numbers = {0.0f,       1.0f,  1 + 0.5f / 128, 1 + 1.5f / 128, 1 + 0.75f / 128, kLargest, kInfinity,
+                                -kInfinity, 65504, 65520,          65519.9f,       1e-8f,           6e-8f,    1e-40f};
   for (int i = 0; i < 5000; ++i) {
     const auto number = std::bit_cast<float>(static_cast<uint32_t>(random()));
     if (!std::isnan(number)) numbers.push_back(number);
@@ -266,6 +374,16 @@ TEST_P(SoftmaxTest, RoundsToNearestEven) {
   for (int i = 0; i < count; ++i) ASSERT_EQ(rounded[i], FloatToBFloat16(numbers[i])) << numbers[i];
   WriteScaledRow(numbers.data(), count, 1, ElementType::kFloat16, rounded.data());
   for (int i = 0; i < count; ++i) ASSERT_EQ(rounded[i], FloatToFloat16(numbers[i])) << numbers[i];
+}
+
+TEST_P(SoftmaxTest, EveryZeroIsWrittenAsPlusZero) {
+  const float zeros[] = {-0.0f, 0.0f};
+  uint32_t whole[2];
+  WriteScaledRow(zeros, 2, 1, ElementType::kFloat32, whole);
+  EXPECT_THAT(whole, testing::Each(0u));
+  uint16_t half[2];
+  WriteScaledRow(zeros, 2, 1, ElementType::kFloat16, half);
+  EXPECT_THAT(half, testing::Each(0));
 }
 
 TEST_P(SoftmaxTest, EveryNanIsWrittenAsTheSameQuietNan) {

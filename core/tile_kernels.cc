@@ -1,6 +1,7 @@
 #include "core/tile_kernels.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/matmul_emulation.h"
 #include "core/onednn_matmul.h"
+#include "core/scores_tile.h"
 #include "core/tile_state.h"
 
 namespace attend::core {
@@ -45,14 +47,17 @@ absl::StatusOr<TileWorkspace> MakeWorkspace(bool native_bfloat16, BufferPool& bu
   constexpr int64_t kElements = int64_t{kMaxTileRows} * kKeyBlock;
   constexpr int64_t kScoresBytes = kElements * static_cast<int64_t>(sizeof(float));
   constexpr int64_t kWeightsBytes = kElements * static_cast<int64_t>(sizeof(uint16_t));
-  const int64_t bytes = kScoresBytes + (native_bfloat16 ? kWeightsBytes : 0);
+  constexpr int64_t kVisibleBytes = int64_t{kMaxTileRows} * kBlockGranules * static_cast<int64_t>(sizeof(uint64_t));
+  const int64_t bytes = kScoresBytes + kVisibleBytes + (native_bfloat16 ? kWeightsBytes : 0);
   TileWorkspace workspace;
   workspace.memory = buffers.Acquire(bytes);
   if (workspace.memory.size() != bytes) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes of a worker's tiles"));
   }
   workspace.scores = reinterpret_cast<float*>(workspace.memory.data());
-  if (native_bfloat16) workspace.weights = reinterpret_cast<uint16_t*>(workspace.memory.data() + kScoresBytes);
+  workspace.visible = reinterpret_cast<uint64_t*>(workspace.memory.data() + kScoresBytes);
+  std::byte* const rest = workspace.memory.data() + kScoresBytes + kVisibleBytes;
+  if (native_bfloat16) workspace.weights = reinterpret_cast<uint16_t*>(rest);
   return workspace;
 }
 

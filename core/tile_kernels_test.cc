@@ -66,17 +66,15 @@ TEST_F(TileKernelsTest, ReportsOneDnn) { EXPECT_THAT(TileKernels::OneDnnVersion(
 // it.
 TEST_F(TileKernelsTest, ComputesInBFloat16) {
   constexpr int64_t kQueries = 70, kKeys = 300, kHeadDim = 33, kValueDim = 48;
-  auto problem = AttentionProblem::Create(
-      {.batch = 1,
-       .query_heads = 1,
-       .kv_heads = 1,
-       .query_length = kQueries,
-       .key_length = kKeys,
-       .head_dim = kHeadDim,
-       .value_dim = kValueDim},
-      ElementType::kBFloat16,
-      {.layout = Layout::kBHND, .scale = {}, .causal = CausalAlignment::kBottomRight, .key_lengths = {}},
-      {.weights = true, .logsumexp = true});
+  auto problem = AttentionProblem::Create({.batch = 1,
+                                           .query_heads = 1,
+                                           .kv_heads = 1,
+                                           .query_length = kQueries,
+                                           .key_length = kKeys,
+                                           .head_dim = kHeadDim,
+                                           .value_dim = kValueDim},
+                                          ElementType::kBFloat16, {.causal = CausalAlignment::kBottomRight},
+                                          {.weights = true, .logsumexp = true});
   ASSERT_TRUE(problem.ok());
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
@@ -95,7 +93,8 @@ TEST_F(TileKernelsTest, ComputesInBFloat16) {
   std::vector<uint16_t> output(kQueries * kValueDim);
   std::vector<float> weights(kQueries * kKeys), logsumexp(kQueries);
   auto job = TiledAttention::Create(*problem, {query.data(), key.data(), value.data()},
-                                    {output.data(), weights.data(), logsumexp.data()}, **kernels);
+                                    {.output = output.data(), .weights = weights.data(), .logsumexp = logsumexp.data()},
+                                    **kernels);
   ASSERT_TRUE(job.ok());
   omp_set_num_threads(1);
   while ((*job)->Step(0).outcome == TileSource::Outcome::kAdvanced) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/attention_problem.h"
 #include "core/buffer_pool.h"
 #include "core/instruction_set.h"
 #include "core/matmul.h"
@@ -18,7 +19,8 @@ namespace attend::core {
 struct TileWorkspace {
   float* scores = nullptr;      // [kMaxTileRows, kKeyBlock]
   uint16_t* weights = nullptr;  // the same as bf16; null without native bf16
-  Buffer memory;                // of both
+  uint64_t* visible = nullptr;  // [kMaxTileRows, kBlockGranules]: core/scores_tile.h
+  Buffer memory;                // of all three
   Buffer finite_values;         // grown at need, to one key block of values: see core/query_block.cc
 };
 
@@ -39,8 +41,9 @@ class TileKernels::State {
   TileWorkspace& workspace(int worker) { return workspaces_[worker]; }
 
   // What tensors of `type` are multiplied as.
-  ProductType product_type(ElementType type) const {
-    return native_bfloat16_ && type == ElementType::kBFloat16 ? ProductType::kBFloat16 : ProductType::kFloat32;
+  ProductType product_type(ElementType type, ComputeType compute_type = ComputeType::kAsInputs) const {
+    const bool wanted = type == ElementType::kBFloat16 || compute_type == ComputeType::kBFloat16;
+    return native_bfloat16_ && wanted ? ProductType::kBFloat16 : ProductType::kFloat32;
   }
 
  private:

@@ -49,10 +49,15 @@ int64_t SaturatingMultiply(int64_t a, int64_t b) {
 struct Slot {
   std::optional<PackedKeyValue> packed;  // made when first needed
   int64_t head = 0;
-  int64_t length = 0;  // keys that are packed
+  KeyRange keys;  // that are packed
   std::atomic<int64_t> unpacked_pieces = 0;
   std::atomic<int64_t> unfinished_blocks = 0;
 };
+
+// In pieces of a key block.
+int64_t CountPieces(const Slot& slot) {
+  return slot.keys.count() / kKeyBlock + (slot.keys.count() % kKeyBlock != 0 ? 1 : 0);
+}
 
 struct Item {
   enum class Kind { kNone, kPack, kQueries };
@@ -68,29 +73,36 @@ struct WorkerBlock {
   bool begun = false;
 };
 
-// Bytes of Plan and its workers, slots and queue, generously.
-int64_t BookkeepingBytes(int workers) { return 4096 + int64_t{workers} * 1024; }
+// How many blocks of each turn counter of the tiling have added their weights.
+using TurnCounters = std::vector<std::atomic<int64_t>>;
+
+// Bytes of Plan and its workers, slots and queue, generously, and of what grows with results that are asked for.
+int64_t BookkeepingBytes(const Tiling& tiling, int workers) {
+  const int64_t fixed = 4096 + int64_t{workers} * static_cast<int64_t>(1024 + sizeof(WorkerBlock));
+  const int64_t counters = SaturatingMultiply(tiling.turn_counters(), sizeof(TurnCounters::value_type));
+  return SaturatingAdd(fixed + tiling.bytes(), counters);
+}
 
 }  // namespace
 
 int64_t PredictScratchBytes(const AttentionProblem& problem, const TileKernels& kernels) {
   const absl::StatusOr<Tiling> tiling = Tiling::Create(problem, kernels.state());
   if (!tiling.ok()) return std::numeric_limits<int64_t>::max();
-  int64_t bytes = BookkeepingBytes(kernels.workers());
-  if (tiling->heads == 0) return bytes;
-  if (tiling->key_capacity > 0) {
-    const int64_t head = PooledBytes(PackedKeyValue::Bytes(tiling->format, tiling->key_capacity));
+  int64_t bytes = BookkeepingBytes(*tiling, kernels.workers());
+  if (tiling->heads() == 0) return bytes;
+  if (tiling->key_capacity() > 0) {
+    const int64_t head = PooledBytes(PackedKeyValue::Bytes(tiling->format(), tiling->key_capacity()));
     bytes = SaturatingAdd(bytes, SaturatingMultiply(head, tiling->PackedHeads(kernels.workers())));
   }
-  const int64_t items = SaturatingMultiply(tiling->heads, tiling->blocks);
-  const int64_t workers = std::min<int64_t>(items, kernels.workers());
+  const int64_t workers = std::min<int64_t>(tiling->total_blocks(), kernels.workers());
   return SaturatingAdd(bytes, SaturatingMultiply(PooledBytes(QueryBlock::Bytes(*tiling)), workers));
 }
 
 class TiledAttention::Plan {
  public:
-  Plan(AttentionProblem problem, Tiling tiling, const AttentionInputs& inputs, const AttentionResults& results,
-       TileKernels::State& kernels)
+  // `tiling` is of `problem`.
+  Plan(std::unique_ptr<const AttentionProblem> problem, Tiling tiling, const AttentionInputs& inputs,
+       const AttentionResults& results, TileKernels::State& kernels)
       : problem_(std::move(problem)),
         tiling_(std::move(tiling)),
         inputs_(inputs),
@@ -98,7 +110,8 @@ class TiledAttention::Plan {
         kernels_(kernels),
         workers_(kernels.workers()),
         slots_(static_cast<size_t>(tiling_.PackedHeads(kernels.workers()))),
-        unfinished_blocks_(SaturatingMultiply(tiling_.heads, tiling_.blocks)) {
+        turns_(static_cast<size_t>(tiling_.turn_counters())),
+        unfinished_blocks_(tiling_.total_blocks()) {
     for (Slot& slot : slots_) free_slots_.push_back(&slot);
   }
 
@@ -111,27 +124,31 @@ class TiledAttention::Plan {
     return status_;
   }
   int parallelism() const {
-    const int64_t items = SaturatingMultiply(tiling_.heads, tiling_.blocks);
-    return static_cast<int>(std::clamp<int64_t>(items, 1, kernels_.workers()));
+    return static_cast<int>(std::clamp<int64_t>(tiling_.total_blocks(), 1, kernels_.workers()));
   }
-  int64_t total_multiply_adds() const { return problem_.MultiplyAdds(); }
+  int64_t total_multiply_adds() const { return problem_->MultiplyAdds(); }
 
  private:
   Item TakeItem();
+  bool OpenNextHead();
   Slot* OpenHead(int64_t head);  // null, and the plan failed, if memory ran out
   StepResult Pack(const Item& item);
   StepResult Compute(int worker, WorkerBlock& mine);
+  bool BeginBlock(WorkerBlock& mine);
+  bool MustWait(const WorkerBlock& mine) const;
   void FinishBlock(WorkerBlock& mine);
   void Fail(const absl::Status& status);
-  SourceRows RowsOfHead(const void* tensor, const Strides& strides, int64_t dim, const Slot& slot) const;
+  SourceRows KeysOf(const Slot& slot) const;
+  SourceRows ValuesOf(const Slot& slot) const;
 
-  const AttentionProblem problem_;
+  const std::unique_ptr<const AttentionProblem> problem_;  // where the tiling looks for it
   const Tiling tiling_;
   const AttentionInputs inputs_;
   const AttentionResults results_;
   TileKernels::State& kernels_;
   std::vector<WorkerBlock> workers_;  // each used by its worker alone
   std::vector<Slot> slots_;
+  TurnCounters turns_;
   std::atomic<int64_t> unfinished_blocks_;
   std::atomic<bool> failed_ = false;
 
@@ -147,13 +164,14 @@ class TiledAttention::Plan {
 
 Slot* TiledAttention::Plan::OpenHead(int64_t head) {
   Slot* const slot = free_slots_.back();
+  const int64_t b = head / problem_->shape().kv_heads;
   slot->head = head;
-  slot->length = Tiling::SeenKeys(problem_, head / problem_.shape().kv_heads);
-  slot->unpacked_pieces = slot->length / kKeyBlock + (slot->length % kKeyBlock != 0 ? 1 : 0);
-  slot->unfinished_blocks = tiling_.blocks;
-  if (slot->length > 0 && !slot->packed.has_value()) {
+  slot->keys = tiling_.PackedKeys(b);
+  slot->unpacked_pieces = CountPieces(*slot);
+  slot->unfinished_blocks = tiling_.Blocks(b);
+  if (slot->keys.count() > 0 && !slot->packed.has_value()) {
     absl::StatusOr<PackedKeyValue> packed =
-        PackedKeyValue::Create(tiling_.format, tiling_.key_capacity, kernels_.buffers());
+        PackedKeyValue::Create(tiling_.format(), tiling_.key_capacity(), kernels_.buffers());
     if (!packed.ok()) {
       if (status_.ok()) status_ = packed.status();
       failed_.store(true, std::memory_order_release);
@@ -161,24 +179,29 @@ Slot* TiledAttention::Plan::OpenHead(int64_t head) {
     }
     slot->packed = *std::move(packed);
   }
-  if (slot->length > 0 && tiling_.format.share_values) {
-    slot->packed->ShareValues(RowsOfHead(inputs_.value, problem_.ValueStrides(), tiling_.format.value_dim, *slot));
-  }
+  if (slot->keys.count() > 0 && tiling_.format().share_values) slot->packed->ShareValues(ValuesOf(*slot));
   free_slots_.pop_back();
   return slot;
 }
 
+// The next head that has queries becomes the one whose pieces are handed out. False if memory ran out.
+bool TiledAttention::Plan::OpenNextHead() {
+  const int64_t kv_heads = problem_->shape().kv_heads;
+  while (next_head_ < tiling_.heads() && tiling_.Blocks(next_head_ / kv_heads) == 0) next_head_ += kv_heads;
+  if (next_head_ >= tiling_.heads()) return true;
+  packing_ = OpenHead(next_head_);
+  if (packing_ == nullptr) return false;
+  ++next_head_;
+  next_piece_ = 0;
+  return true;
+}
+
 Item TiledAttention::Plan::TakeItem() {
   const std::lock_guard lock(mutex_);
-  if (packing_ == nullptr && next_head_ < tiling_.heads && open_.size() < 2) {
-    packing_ = OpenHead(next_head_);
-    if (packing_ == nullptr) return {};
-    ++next_head_;
-    next_piece_ = 0;
-  }
+  if (packing_ == nullptr && open_.size() < 2 && !OpenNextHead()) return {};
   Item item;
   if (packing_ != nullptr) {
-    const int64_t pieces = (packing_->length + kKeyBlock - 1) / kKeyBlock;
+    const int64_t pieces = CountPieces(*packing_);
     if (pieces > 0) item = {.kind = Item::Kind::kPack, .slot = packing_, .index = next_piece_++};
     if (next_piece_ == pieces) {
       open_.push_back(packing_);
@@ -187,11 +210,13 @@ Item TiledAttention::Plan::TakeItem() {
     if (pieces > 0) return item;
   }
   if (open_.empty()) return {};
-  // Under a causal mask the last blocks are the longest: they go first, so that the workers end together.
-  const bool longest_last = problem_.options().causal != CausalAlignment::kNone;
-  const int64_t block = longest_last ? tiling_.blocks - 1 - next_block_ : next_block_;
+  // Under a causal mask the last blocks are the longest: they go first, so that the workers end together. Blocks that
+  // take turns are handed out in their order: whoever waits does so for one that was handed out before.
+  const bool longest_last = problem_->options().causal != CausalAlignment::kNone && turns_.empty();
+  const int64_t blocks = tiling_.Blocks(open_.front()->head / problem_->shape().kv_heads);
+  const int64_t block = longest_last ? blocks - 1 - next_block_ : next_block_;
   item = {.kind = Item::Kind::kQueries, .slot = open_.front(), .index = block};
-  if (++next_block_ == tiling_.blocks) {
+  if (++next_block_ == blocks) {
     next_block_ = 0;
     open_.pop_front();
   }
@@ -211,45 +236,69 @@ TileSource::StepResult TiledAttention::Plan::Step(int worker) {
   return Compute(worker, mine);
 }
 
-SourceRows TiledAttention::Plan::RowsOfHead(const void* tensor, const Strides& strides, int64_t dim,
-                                            const Slot& slot) const {
-  const int64_t kv_heads = problem_.shape().kv_heads;
-  const int64_t offset = slot.head / kv_heads * strides.batch + slot.head % kv_heads * strides.head;
-  return {.first = static_cast<const std::byte*>(tensor) + offset * ElementBytes(problem_.type()),
-          .stride = strides.row,
-          .count = slot.length,
-          .dim = static_cast<int>(dim),
-          .type = problem_.type()};
+SourceRows TiledAttention::Plan::KeysOf(const Slot& slot) const {
+  const int64_t kv_heads = problem_->shape().kv_heads;
+  const int64_t first = problem_->KeyIndex(slot.head / kv_heads, slot.head % kv_heads, slot.keys.begin);
+  return {.first = static_cast<const std::byte*>(inputs_.key) + first * ElementBytes(problem_->type()),
+          .stride = problem_->KeyStrides().row,
+          .count = slot.keys.count(),
+          .dim = tiling_.format().head_dim,
+          .type = problem_->type()};
+}
+
+SourceRows TiledAttention::Plan::ValuesOf(const Slot& slot) const {
+  const int64_t kv_heads = problem_->shape().kv_heads;
+  const int64_t first = problem_->ValueIndex(slot.head / kv_heads, slot.head % kv_heads, slot.keys.begin);
+  return {.first = static_cast<const std::byte*>(inputs_.value) + first * ElementBytes(problem_->type()),
+          .stride = problem_->ValueStrides().row,
+          .count = slot.keys.count(),
+          .dim = tiling_.format().value_dim,
+          .type = problem_->type()};
 }
 
 TileSource::StepResult TiledAttention::Plan::Pack(const Item& item) {
   Slot& slot = *item.slot;
-  const KeyValueFormat& format = tiling_.format;
-  slot.packed->PackBlock(item.index, RowsOfHead(inputs_.key, problem_.KeyStrides(), format.head_dim, slot),
-                         RowsOfHead(inputs_.value, problem_.ValueStrides(), format.value_dim, slot));
+  const KeyValueFormat& format = tiling_.format();
+  slot.packed->PackBlock(item.index, KeysOf(slot), ValuesOf(slot));
   slot.unpacked_pieces.fetch_sub(1, std::memory_order_acq_rel);
-  const int64_t keys = std::min<int64_t>(slot.length - item.index * kKeyBlock, kKeyBlock);
+  const int64_t keys = std::min<int64_t>(slot.keys.count() - item.index * kKeyBlock, kKeyBlock);
   return {.outcome = Outcome::kAdvanced,
           .multiply_adds = keys * (format.head_dim + format.value_dim) * kPackingCost,
           .packing = true};
 }
 
-TileSource::StepResult TiledAttention::Plan::Compute(int worker, WorkerBlock& mine) {
-  Slot& slot = *mine.item.slot;
-  if (!mine.begun) {
-    if (slot.unpacked_pieces.load(std::memory_order_acquire) > 0) return {.outcome = Outcome::kBlocked};
-    if (!mine.block.has_value()) {
-      const QueryBlock::Task task = {.problem = &problem_, .tiling = &tiling_, .inputs = inputs_, .results = results_};
-      absl::StatusOr<QueryBlock> block = QueryBlock::Create(task, kernels_.buffers());
-      if (!block.ok()) {
-        Fail(block.status());
-        return {};
-      }
-      mine.block = *std::move(block);
+// False, and the plan failed, if memory ran out.
+bool TiledAttention::Plan::BeginBlock(WorkerBlock& mine) {
+  const Slot& slot = *mine.item.slot;
+  if (!mine.block.has_value()) {
+    const QueryBlock::Task task = {
+        .problem = problem_.get(), .tiling = &tiling_, .inputs = inputs_, .results = results_};
+    absl::StatusOr<QueryBlock> block = QueryBlock::Create(task, kernels_.buffers());
+    if (!block.ok()) {
+      Fail(block.status());
+      return false;
     }
-    mine.block->Begin({.head = slot.head, .block = mine.item.index}, slot.length > 0 ? &*slot.packed : nullptr);
-    mine.begun = true;
+    mine.block = *std::move(block);
   }
+  mine.block->Begin(tiling_.PlaceOf(slot.head, mine.item.index),
+                    {.packed = slot.keys.count() > 0 ? &*slot.packed : nullptr, .first_key = slot.keys.begin});
+  mine.begun = true;
+  return true;
+}
+
+// Whether the block is about to add weights, and it is another's turn.
+bool TiledAttention::Plan::MustWait(const WorkerBlock& mine) const {
+  if (turns_.empty() || !mine.block->in_weights()) return false;
+  const Tiling::Turn turn = tiling_.TurnOf(mine.item.slot->head, mine.item.index);
+  return turns_[turn.counter].load(std::memory_order_acquire) != turn.turn;
+}
+
+TileSource::StepResult TiledAttention::Plan::Compute(int worker, WorkerBlock& mine) {
+  if (!mine.begun) {
+    if (mine.item.slot->unpacked_pieces.load(std::memory_order_acquire) > 0) return {.outcome = Outcome::kBlocked};
+    if (!BeginBlock(mine)) return {};
+  }
+  if (MustWait(mine)) return {.outcome = Outcome::kBlocked};
   const absl::StatusOr<int64_t> multiply_adds = mine.block->Advance(kernels_, worker);
   if (!multiply_adds.ok()) {
     Fail(multiply_adds.status());
@@ -261,6 +310,9 @@ TileSource::StepResult TiledAttention::Plan::Compute(int worker, WorkerBlock& mi
 
 void TiledAttention::Plan::FinishBlock(WorkerBlock& mine) {
   Slot* const slot = mine.item.slot;
+  if (!turns_.empty()) {
+    turns_[tiling_.TurnOf(slot->head, mine.item.index).counter].fetch_add(1, std::memory_order_acq_rel);
+  }
   mine.item = {};
   if (slot->unfinished_blocks.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     const std::lock_guard lock(mutex_);
@@ -279,9 +331,10 @@ absl::StatusOr<std::unique_ptr<TiledAttention>> TiledAttention::Create(Attention
                                                                        const AttentionInputs& inputs,
                                                                        const AttentionResults& results,
                                                                        TileKernels& kernels) {
-  absl::StatusOr<Tiling> tiling = Tiling::Create(problem, kernels.state());
+  auto owned = std::make_unique<const AttentionProblem>(std::move(problem));
+  absl::StatusOr<Tiling> tiling = Tiling::Create(*owned, kernels.state());
   if (!tiling.ok()) return tiling.status();
-  auto plan = std::make_unique<Plan>(std::move(problem), *std::move(tiling), inputs, results, kernels.state());
+  auto plan = std::make_unique<Plan>(std::move(owned), *std::move(tiling), inputs, results, kernels.state());
   return std::unique_ptr<TiledAttention>(new TiledAttention(std::move(plan)));
 }
 

@@ -80,27 +80,59 @@ class Tensor {
   std::vector<unsigned char> bytes_;
 };
 
+// Mask and bias, if the problem has them: a key in four is excluded by each.
 struct Inputs {
-  Tensor query, key, value;
+  Tensor query, key, value, bias;
+  std::vector<uint8_t> mask;
 
   Inputs(const AttentionProblem& p, unsigned seed)
-      : query(p.type(), p.QueryBytes()), key(p.type(), p.KeyBytes()), value(p.type(), p.ValueBytes()) {
+      : query(p.type(), p.QueryBytes()),
+        key(p.type(), p.KeyBytes()),
+        value(p.type(), p.ValueBytes()),
+        bias(p.options().bias.value_or(BroadcastTensor()).type, p.BiasBytes()),
+        mask(p.MaskBytes()) {
     std::mt19937 random(seed);
     query.Randomize(random);
     key.Randomize(random);
     value.Randomize(random);
+    bias.Randomize(random);
+    for (int64_t i = 0; i < bias.size(); ++i) {
+      if (random() % 4 == 0) bias.Set(i, -kInfinity);
+    }
+    for (uint8_t& m : mask) m = random() % 4 != 0;
+  }
+
+  AttentionInputs all() {
+    return {.query = query.data(), .key = key.data(), .value = value.data(), .mask = mask.data(), .bias = bias.data()};
   }
 };
 
 struct Results {
   Tensor output;
-  std::vector<float> weights, logsumexp;
+  std::vector<float> weights, scores, logsumexp;
 
   explicit Results(const AttentionProblem& p)
-      : output(p.type(), p.OutputBytes()),
+      : output(p.output_type(), p.OutputBytes()),
         weights(p.WeightsBytes() / 4, 123.0f),
+        scores(p.ScoresBytes() / 4, 123.0f),
         logsumexp(p.LogsumexpBytes() / 4, 123.0f) {}
+
+  AttentionResults all() {
+    return {.output = output.data(), .weights = weights.data(), .scores = scores.data(), .logsumexp = logsumexp.data()};
+  }
 };
+
+// Equal bits; which NaN does not matter, there is only one.
+inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+inline void ExpectSameBits(const Results& a, const Results& b) {
+  EXPECT_EQ(a.output.bytes(), b.output.bytes());
+  EXPECT_TRUE(SameBits(a.weights, b.weights));
+  EXPECT_TRUE(SameBits(a.scores, b.scores));
+  EXPECT_TRUE(SameBits(a.logsumexp, b.logsumexp));
+}
 
 inline int64_t At(const Strides& s, int64_t b, int64_t h, int64_t i, int64_t d) {
   return b * s.batch + h * s.head + i * s.row + d;
@@ -136,10 +168,7 @@ class TiledAttentionTest : public testing::Test {
     BufferPool buffers(int64_t{64} << 20);
     const auto kernels = MakeKernels(workers, &buffers);
     Results results(problem);
-    auto job = TiledAttention::Create(
-        problem, {.query = inputs.query.data(), .key = inputs.key.data(), .value = inputs.value.data()},
-        {.output = results.output.data(), .weights = results.weights.data(), .logsumexp = results.logsumexp.data()},
-        *kernels);
+    auto job = TiledAttention::Create(problem, inputs.all(), results.all(), *kernels);
     EXPECT_TRUE(job.ok()) << job.status();
     const absl::Status status = RunAll(**job, workers);
     EXPECT_TRUE(status.ok()) << status;

@@ -124,8 +124,7 @@ TEST_F(TiledAttentionTest, StepsTellWhatToDoNext) {
   const AttentionProblem problem = MakeProblem(Causal(64, 256, CausalAlignment::kNone));
   Inputs inputs(problem, 14);
   Results results(problem);
-  auto job = TiledAttention::Create(problem, {inputs.query.data(), inputs.key.data(), inputs.value.data()},
-                                    {results.output.data(), nullptr, nullptr}, *kernels);
+  auto job = TiledAttention::Create(problem, inputs.all(), results.all(), *kernels);
   ASSERT_TRUE(job.ok());
   omp_set_num_threads(1);
   const auto packed = (*job)->Step(0);
@@ -160,8 +159,7 @@ TEST_F(TiledAttentionTest, AWorkerThatPausesBlocksNobodyForGood) {
   omp_set_num_threads(1);
   for (int pause = 0; pause < 12; ++pause) {
     Results results(problem);
-    auto job = TiledAttention::Create(problem, {inputs.query.data(), inputs.key.data(), inputs.value.data()},
-                                      {results.output.data(), nullptr, nullptr}, *kernels);
+    auto job = TiledAttention::Create(problem, inputs.all(), results.all(), *kernels);
     ASSERT_TRUE(job.ok());
     for (int i = 0; i < pause; ++i) (*job)->Step(2);
     bool exhausted[2] = {false, false};
@@ -186,12 +184,8 @@ TEST_F(TiledAttentionTest, JobsSideBySideDoNotDisturbEachOther) {
   Inputs first_inputs(first, 16), second_inputs(second, 17);
   const Results first_alone = Compute(first, first_inputs), second_alone = Compute(second, second_inputs);
   Results first_results(first), second_results(second);
-  auto a =
-      TiledAttention::Create(first, {first_inputs.query.data(), first_inputs.key.data(), first_inputs.value.data()},
-                             {first_results.output.data(), nullptr, nullptr}, *kernels);
-  auto b =
-      TiledAttention::Create(second, {second_inputs.query.data(), second_inputs.key.data(), second_inputs.value.data()},
-                             {second_results.output.data(), nullptr, nullptr}, *kernels);
+  auto a = TiledAttention::Create(first, first_inputs.all(), first_results.all(), *kernels);
+  auto b = TiledAttention::Create(second, second_inputs.all(), second_results.all(), *kernels);
   ASSERT_TRUE(a.ok() && b.ok());
   std::vector<std::thread> threads;
   for (int worker = 0; worker < 2; ++worker) {
@@ -218,8 +212,7 @@ TEST_F(TiledAttentionTest, ScratchIsBoundedAndConstant) {
     const AttentionProblem problem = MakeProblem(c);
     Inputs inputs(problem, 18);
     Results results(problem);
-    auto job = TiledAttention::Create(problem, {inputs.query.data(), inputs.key.data(), inputs.value.data()},
-                                      {results.output.data(), results.weights.data(), nullptr}, *kernels);
+    auto job = TiledAttention::Create(problem, inputs.all(), results.all(), *kernels);
     EXPECT_TRUE(job.ok());
     const int64_t predicted = PredictScratchBytes(problem, *kernels);
     int64_t most = 0;
