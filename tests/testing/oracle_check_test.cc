@@ -242,8 +242,29 @@ TEST(ToleranceTest, BoundsAreThoseOfTheContract) {
   EXPECT_DOUBLE_EQ(tolerances.output.relative, 0x1p-8);
   EXPECT_DOUBLE_EQ(tolerances.weights.absolute, 1e-5 + 32 * 0x1p-24);
   EXPECT_DOUBLE_EQ(tolerances.scores.absolute, 1e-5);
+  EXPECT_DOUBLE_EQ(tolerances.scores.relative, 5e-6);
   EXPECT_DOUBLE_EQ(tolerances.logsumexp.absolute, 1.25e-4);
   EXPECT_DOUBLE_EQ(tolerances.logsumexp.relative, 5e-6);
+}
+
+// A bias brings a score of 1000 back to 0: the rounding of 1000 remains.
+TEST(ToleranceTest, TheLargestScoreIsThatOfEveryStageAfterTheCap) {
+  AttentionOptions options = {.scale = 1.0F};
+  options.bias = core::BroadcastTensor{.shape = {1, 1}};
+  const AttentionShape shape = {.query_length = 1, .key_length = 1, .head_dim = 1, .value_dim = 1};
+  const auto weights_bound = [&shape](const AttentionOptions& with, const ProblemValues& values) {
+    const auto problem = AttentionProblem::Create(shape, ElementType::kFloat32, with, {.weights = true}).value();
+    YardstickErrors errors(problem);
+    errors.Add(values, {}, ComputeOracleRow(problem, values, {}));
+    return errors.ToTolerances().weights.absolute;
+  };
+  EXPECT_DOUBLE_EQ(weights_bound(options, {.query = {1}, .key = {1000}, .value = {1}, .bias = {-1000}}),
+                   1e-5 + 1000 * 0x1p-24);
+  EXPECT_DOUBLE_EQ(weights_bound(options, {.query = {1}, .key = {0}, .value = {1}, .bias = {-1000}}),
+                   1e-5 + 1000 * 0x1p-24);
+  options.softcap = 0.5;  // before it a score may be of any size
+  EXPECT_DOUBLE_EQ(weights_bound(options, {.query = {1}, .key = {1e6}, .value = {1}, .bias = {0}}),
+                   1e-5 + 0.5 * 0x1p-24);
 }
 
 TEST(ChooseRowsTest, AllOfThemOrASampleWithTheEnds) {

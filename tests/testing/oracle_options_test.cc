@@ -232,6 +232,18 @@ TEST(OracleOptionsTest, SinksCountInTheDenominatorAlone) {
   const OracleRow none = RowOf(ScoresAre({0}), {.sinks = {-kFloatInfinity}});
   EXPECT_THAT(none.weights, ElementsAre(1));
   EXPECT_EQ(none.logsumexp, 0);
+  const OracleRow large = RowOf(ScoresAre({0}), {.sinks = {1e4F}});  // exp(1e4) is no double
+  EXPECT_THAT(large.weights, ElementsAre(0));
+  EXPECT_EQ(large.logsumexp, 1e4);
+}
+
+TEST(OracleOptionsTest, SinksAreThoseOfTheQueryHead) {
+  const AttentionProblem problem =
+      MakeProblem({.query_heads = 2, .kv_heads = 1, .query_length = 1, .key_length = 1, .head_dim = 1, .value_dim = 1},
+                  {.sinks = {0, kLn3}});
+  const ProblemValues values = {.query = {0, 0}, .key = {0}, .value = {1}};
+  EXPECT_THAT(ComputeOracleRow(problem, values, {0, 0, 0}).output, ElementsAre(0.5));
+  EXPECT_THAT(ComputeOracleRow(problem, values, {0, 1, 0}).output, ElementsAre(Near(0.25)));
 }
 
 TEST(OracleOptionsTest, ARowThatSeesNothingButItsSink) {
