@@ -50,7 +50,6 @@ absl::Status ReadQueryKeyValue(const InferOptions& options, Inputs& inputs) {
     if (!missing.ok()) return missing.status();
     if (&part.tensor == &request.query) inputs.missing_axes = *missing;
   }
-  if (options.layout == v1::LAYOUT_THD) return absl::OkStatus();
   return MatchShapes(options.layout, {options.query, request.query.shape}, {options.key, request.key.shape},
                      {options.value, request.value.shape})
       .status();

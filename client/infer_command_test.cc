@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -16,6 +18,7 @@
 #include "client/commands.h"
 #include "client/fake_attention.h"
 #include "client/fake_server.h"
+#include "client/pending_file.h"
 #include "client/tensor_file.h"
 
 namespace attend::client {
@@ -66,6 +69,16 @@ class InferCommandTest : public ::testing::Test {
 
   void Generate(const std::string& name, const std::string& shape, const std::string& more = "") {
     ASSERT_EQ(Run("generate --output " + name + " --shape " + shape + " --seed 1 " + more), 0) << errors_;
+  }
+
+  absl::Status WriteBools(const std::string& name, std::vector<int64_t> shape, const std::vector<char>& elements) {
+    auto file = PendingFile::Create(Path(name));
+    if (!file.ok()) return file.status();
+    const TensorView tensor = {.data_type = v1::DATA_TYPE_BOOL,
+                               .shape = std::move(shape),
+                               .data = std::as_bytes(std::span<const char>(elements))};
+    if (absl::Status status = WriteTensor(tensor, *file); !status.ok()) return status;
+    return file->Commit();
   }
 
   std::string Path(const std::string& name) const { return folder_ / name; }
@@ -131,6 +144,51 @@ TEST_F(InferCommandTest, ResultsHaveTheRankOfTheQuery) {
   EXPECT_THAT(ShapeOf("w.npy"), ElementsAre(3, 1, 1));
 }
 
+TEST_F(InferCommandTest, EveryOptionIsVerified) {
+  Generate("q.npy", "2,4,3,8");
+  Generate("k.npy", "2,2,5,8");
+  Generate("v.npy", "2,2,5,6");
+  Generate("b.npy", "3,5");
+  ASSERT_TRUE(WriteBools("m.npy", {2, 1, 1, 5}, {1, 0, 1, 1, 1, 1, 1, 0, 1, 1}).ok());
+  ASSERT_EQ(Run("infer --query q.npy --key k.npy --value v.npy --weights w.npy --scores s.npy --score_stage masked "
+                "--logsumexp l.npy --weight_query_rows 2,0 --average_weights_over_heads --softcap 3 --query_offset 1,2 "
+                "--causal bottom_right --window_left 2 --window_right 1 --key_lengths 5,4 --mask m.npy --bias b.npy "
+                "--alibi_slopes 0.5,0.25,0.125,0 --sinks=-inf,1,2,0 --scale 0.7 --output_type f32 --reject_non_finite "
+                "--verify --verify_rows 0"),
+            0)
+      << errors_;
+  EXPECT_THAT(output_, HasSubstr("verified  24 of 24 rows, nothing beyond rounding"));
+  EXPECT_THAT(ShapeOf("w.npy"), ElementsAre(2, 2, 5));
+  EXPECT_THAT(ShapeOf("s.npy"), ElementsAre(2, 4, 2, 5));
+  EXPECT_THAT(ShapeOf("l.npy"), ElementsAre(2, 4, 3));
+}
+
+TEST_F(InferCommandTest, RaggedBatchesAreVerified) {
+  Generate("q.npy", "5,4,8");
+  Generate("k.npy", "7,2,8");
+  ASSERT_EQ(Run("infer --layout thd --query q.npy --key k.npy --value k.npy --query_starts 0,2,5 --key_starts 0,0,7 "
+                "--causal top_left --output o.npy --logsumexp l.npy --verify"),
+            0)
+      << errors_;
+  EXPECT_THAT(output_, HasSubstr("verified  20 of 20 rows"));
+  EXPECT_THAT(ShapeOf("o.npy"), ElementsAre(5, 4, 8));
+  EXPECT_THAT(ShapeOf("l.npy"), ElementsAre(4, 5));
+  EXPECT_EQ(Run("infer --layout thd --query q.npy --key k.npy --value q.npy --query_starts 0,5 --key_starts 0,7 "
+                "--output p.npy"),
+            1);
+  EXPECT_THAT(errors_, HasSubstr("q.npy: shape is [5, 4, 8], must be [7, 2, value_dim], to fit "));
+}
+
+TEST_F(InferCommandTest, MasksAreOfBoolsAndBiasesOfFloats) {
+  Generate("x.npy", "4,8");
+  ASSERT_TRUE(WriteBools("m.npy", {1, 4}, {1, 0, 1, 1}).ok());
+  EXPECT_EQ(Run("infer --query x.npy --key x.npy --value x.npy --output o.npy --mask x.npy"), 1);
+  EXPECT_THAT(errors_, HasSubstr("x.npy: holds f32, must be bool"));
+  EXPECT_EQ(Run("infer --query x.npy --key x.npy --value x.npy --output o.npy --bias m.npy"), 1);
+  EXPECT_THAT(errors_, HasSubstr("m.npy: holds bool, must be f32"));
+  EXPECT_EQ(server_->calls(), 0) << "the server was asked in vain";
+}
+
 TEST_F(InferCommandTest, RoundsToTheElementType) {
   Generate("x.npy", "4,8");
   ASSERT_EQ(Run("infer --query x.npy --key x.npy --value x.npy --output o.npy --element_type bf16 --verify"), 0)
@@ -164,9 +222,9 @@ TEST_F(InferCommandTest, WhatDoesNotFitIsOneLineThatNamesTheFile) {
 
 TEST_F(InferCommandTest, FailuresLeaveNothing) {
   Generate("x.npy", "4,8");
-  Serve([](const FakeCall&) { return FailWith(grpc::StatusCode::UNIMPLEMENTED, "softcap is not computed yet"); });
+  Serve([](const FakeCall&) { return FailWith(grpc::StatusCode::UNIMPLEMENTED, "options.99 is not known"); });
   EXPECT_EQ(Run("infer --query x.npy --key x.npy --value x.npy --output o.npy --softcap 3"), 1);
-  EXPECT_THAT(errors_, HasSubstr("softcap is not computed yet"));
+  EXPECT_THAT(errors_, HasSubstr("options.99 is not known"));
   Serve(AnswerWrongly);
   EXPECT_EQ(Run("infer --query x.npy --key x.npy --value x.npy --output o.npy --verify"), 1);
   EXPECT_THAT(errors_, HasSubstr("the answer is wrong, nothing was written: 4 of 4 rows: output[0, 0, 0, 0] is"));

@@ -29,11 +29,14 @@ void AddInputs(CLI::App& command, InferOptions& options) {
       ->type_name("FILE");
   AddChoiceOption(command, "--element_type", options.element_type, FloatTypeChoices(),
                   "What query, key and value are sent as; f32 files are rounded to it. Default: as the files");
-  AddChoiceOption(command, "--layout", options.layout,
-                  {{"bhnd", v1::LAYOUT_BHND}, {"bnhd", v1::LAYOUT_BNHD}, {"thd", v1::LAYOUT_THD}},
-                  "Order of the axes of query, key, value and output: bnhd has heads after length. Default: bhnd");
-  AddListOption(command, "--query_starts", options.query_starts, "Layout thd: where each sequence of queries starts");
-  AddListOption(command, "--key_starts", options.key_starts, "Layout thd: where each sequence of keys starts");
+  AddChoiceOption(
+      command, "--layout", options.layout,
+      {{"bhnd", v1::LAYOUT_BHND}, {"bnhd", v1::LAYOUT_BNHD}, {"thd", v1::LAYOUT_THD}},
+      "Order of the axes of query, key, value and output: bnhd has heads after length; thd is packed ragged batches "
+      "[total length, heads, dim]. Default: bhnd");
+  AddListOption(command, "--query_starts", options.query_starts,
+                "Layout thd: where each sequence of queries starts, and the total length last");
+  AddListOption(command, "--key_starts", options.key_starts, "Layout thd: likewise of keys");
 }
 
 void AddResults(CLI::App& command, InferOptions& options) {
@@ -77,7 +80,9 @@ void AddMasks(CLI::App& command, InferOptions& options) {
   command.add_option("--bias", options.bias, "npy file of floats added to the scores, broadcast alike")
       ->type_name("FILE");
   AddListOption(command, "--alibi_slopes", options.alibi_slopes, "ALiBi's slope of each query head");
-  AddListOption(command, "--sinks", options.sinks, "One extra logit per query head in the denominator");
+  AddListOption(
+      command, "--sinks", options.sinks,
+      "One extra logit per query head in the denominator; --sinks=-inf,1 where the first is negative infinity");
 }
 
 void AddCalculation(CLI::App& command, InferOptions& options) {
@@ -111,10 +116,6 @@ absl::Status InferOptions::Validate() const {
   if (some_weights && weights.empty() && (average_weights || scores.empty())) {
     return UsageError("--weight_query_rows and --average_weights_over_heads need --weights");
   }
-  if (verify && (some_weights || !scores.empty())) {
-    return UsageError("--verify excludes --scores, --weight_query_rows and --average_weights_over_heads");
-  }
-  if (verify && layout == v1::LAYOUT_THD) return UsageError("--verify excludes --layout thd");
   return absl::OkStatus();
 }
 

@@ -90,8 +90,6 @@ TEST(InferOptions, Refusals) {
   EXPECT_THAT(Refusal(files + "--verify_rows 3"), HasSubstr("requires --verify"));
   EXPECT_THAT(Refusal(files + "--verify --verify_rows -3"), HasSubstr("at least 0"));
   EXPECT_THAT(Refusal(files + "--weight_query_rows 3"), HasSubstr("need --weights"));
-  EXPECT_THAT(Refusal(files + "--verify --scores s.npy"), HasSubstr("--verify excludes"));
-  EXPECT_THAT(Refusal(files + "--verify --layout thd"), HasSubstr("--verify excludes"));
 }
 
 }  // namespace

@@ -91,8 +91,30 @@ absl::StatusOr<ReferenceAttention::Broadcast> ReferenceAttention::ReadBroadcast(
   return broadcast;
 }
 
+absl::Status ReferenceAttention::CheckStarts() const {
+  if (!ragged()) {
+    if (options_.query_starts().empty() && options_.key_starts().empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("query_starts and key_starts: are for layout THD alone");
+  }
+  const auto check = [this](absl::string_view name, const google::protobuf::RepeatedField<int64_t>& starts,
+                            int64_t total) {
+    const bool good = starts.size() == axes_.batch + 1 && starts[0] == 0 && starts[starts.size() - 1] == total &&
+                      std::is_sorted(starts.begin(), starts.end());
+    return good ? absl::OkStatus()
+                : absl::InvalidArgumentError(absl::StrCat(name, ": must be ", axes_.batch + 1, " numbers from 0 to ",
+                                                          total, " that do not decrease"));
+  };
+  absl::Status status = check("query_starts", options_.query_starts(), axes_.query_length);
+  status.Update(check("key_starts", options_.key_starts(), axes_.key_length));
+  if (options_.key_lengths_size() > 0) {
+    status.Update(absl::InvalidArgumentError("key_lengths: are not for layout THD"));
+  }
+  return status;
+}
+
 absl::Status ReferenceAttention::CheckLists() const {
-  absl::Status status = CheckCount("key_lengths", options_.key_lengths_size(), axes_.batch);
+  absl::Status status = CheckStarts();
+  status.Update(CheckCount("key_lengths", options_.key_lengths_size(), axes_.batch));
   status.Update(CheckCount("query_offset", options_.query_offset_size(), axes_.batch));
   status.Update(CheckCount("alibi_slopes", options_.alibi_slopes_size(), axes_.query_heads));
   status.Update(CheckCount("sinks", options_.sinks_size(), axes_.query_heads));
@@ -111,6 +133,8 @@ absl::StatusOr<ReferenceAttention> ReferenceAttention::Create(const AttendReques
                           {"value", request.value.shape});
   if (!axes.ok()) return axes.status();
   reference.axes_ = *axes;
+  if (reference.ragged()) reference.axes_.batch = std::max(0, request.options.query_starts_size() - 1);
+  if (request.results.scores() != v1::SCORE_STAGE_NONE) reference.stage_ = request.results.scores();
   reference.scale_ = request.options.has_scale() ? static_cast<double>(request.options.scale())
                                                  : 1 / std::sqrt(static_cast<double>(axes->head_dim));
   if (const absl::Status status = reference.CheckLists(); !status.ok()) return status;
@@ -136,13 +160,40 @@ absl::StatusOr<ReferenceAttention> ReferenceAttention::Create(const AttendReques
   return reference;
 }
 
+int64_t ReferenceAttention::FirstQuery(int64_t b) const {
+  return ragged() ? options_.query_starts(static_cast<int>(b)) : 0;
+}
+
+int64_t ReferenceAttention::FirstKey(int64_t b) const {
+  return ragged() ? options_.key_starts(static_cast<int>(b)) : 0;
+}
+
+int64_t ReferenceAttention::QueryCount(int64_t b) const {
+  return ragged() ? FirstQuery(b + 1) - FirstQuery(b) : axes_.query_length;
+}
+
 int64_t ReferenceAttention::KeyCount(int64_t b) const {
+  if (ragged()) return FirstKey(b + 1) - FirstKey(b);
   return options_.key_lengths().empty() ? axes_.key_length : options_.key_lengths(static_cast<int>(b));
 }
 
 int64_t ReferenceAttention::QueryOffset(int64_t b) const {
   if (!options_.query_offset().empty()) return options_.query_offset(static_cast<int>(b));
-  return options_.causal() == v1::CAUSAL_ALIGNMENT_BOTTOM_RIGHT ? KeyCount(b) - axes_.query_length : 0;
+  return options_.causal() == v1::CAUSAL_ALIGNMENT_BOTTOM_RIGHT ? KeyCount(b) - QueryCount(b) : 0;
+}
+
+int64_t ReferenceAttention::total_rows() const {
+  return (ragged() ? 1 : axes_.batch) * axes_.query_heads * axes_.query_length;
+}
+
+RowPlace ReferenceAttention::Place(int64_t number) const {
+  const int64_t row = number % axes_.query_length;
+  const int64_t head = number / axes_.query_length % axes_.query_heads;
+  if (!ragged()) return {.batch = number / axes_.query_length / axes_.query_heads, .head = head, .query = row};
+  // The last sequence that starts at or before the row: those before it that start there too are empty.
+  const auto next = std::upper_bound(options_.query_starts().begin(), options_.query_starts().end(), row);
+  const int64_t sequence = next - options_.query_starts().begin() - 1;
+  return {.batch = sequence, .head = head, .query = row - FirstQuery(sequence)};
 }
 
 ReferenceAttention::KeyRange ReferenceAttention::Range(int64_t b, int64_t i) const {
@@ -170,8 +221,8 @@ ReferenceAttention::Score ReferenceAttention::ScoreOf(int64_t b, int64_t h, int6
   const RowStrides q = LayoutStrides(options_.layout(), axes_.query_heads, axes_.query_length, axes_.head_dim);
   const RowStrides k = LayoutStrides(options_.layout(), axes_.kv_heads, axes_.key_length, axes_.head_dim);
   const int64_t kv_head = h / (axes_.query_heads / axes_.kv_heads);
-  const int64_t query_start = q.batch * b + q.head * h + q.row * i;
-  const int64_t key_start = k.batch * b + k.head * kv_head + k.row * j;
+  const int64_t query_start = q.batch * b + q.head * h + q.row * (FirstQuery(b) + i);
+  const int64_t key_start = k.batch * b + k.head * kv_head + k.row * (FirstKey(b) + j);
   double product = 0;
   double magnitude = 0;
   for (int64_t d = 0; d < axes_.head_dim; ++d) {
@@ -179,15 +230,37 @@ ReferenceAttention::Score ReferenceAttention::ScoreOf(int64_t b, int64_t h, int6
     product += term;
     magnitude += std::abs(term);
   }
-  double score = InFloatRange(scale_ * InFloatRange(product));
-  if (options_.softcap() > 0) score = options_.softcap() * std::tanh(score / options_.softcap());
-  if (bias_) score = InFloatRange(score + static_cast<double>(bias_->At(b, h, i, j)));
+  Score score;
+  score.scaled = InFloatRange(scale_ * InFloatRange(product));
+  score.product_magnitude = std::abs(scale_) * magnitude;
+  score.softcapped = score.scaled;
+  if (options_.softcap() > 0) score.softcapped = options_.softcap() * std::tanh(score.scaled / options_.softcap());
+  score.value = score.softcapped;
+  score.magnitude = std::abs(score.softcapped);
+  const auto add = [&score](double term) {
+    score.value = InFloatRange(score.value + term);
+    score.magnitude += std::abs(term);
+  };
+  if (bias_) add(static_cast<double>(bias_->At(b, h, i, j)));
   if (!options_.alibi_slopes().empty()) {
     const absl::int128 position = absl::int128(i) + QueryOffset(b);
-    const double distance = std::abs(static_cast<double>(position - j));
-    score = InFloatRange(score - options_.alibi_slopes(static_cast<int>(h)) * distance);
+    add(-options_.alibi_slopes(static_cast<int>(h)) * std::abs(static_cast<double>(position - j)));
   }
-  return {.value = score, .product_magnitude = std::abs(scale_) * magnitude};
+  return score;
+}
+
+void ReferenceAttention::AddScores(const RowPlace& at, const KeyRange& range, ReferenceRow& row) const {
+  if (stage_ == v1::SCORE_STAGE_UNSPECIFIED) return;
+  for (int64_t j = 0; j < axes_.key_length; ++j) {
+    const Score score = ScoreOf(at.batch, at.head, at.query, j);
+    const bool seen = j >= range.begin && j < range.end && !Excluded(at.batch, at.head, at.query, j);
+    const double masked = seen ? score.value : -kInfinity;
+    row.scores.push_back(stage_ == v1::SCORE_STAGE_SCALED       ? score.scaled
+                         : stage_ == v1::SCORE_STAGE_SOFTCAPPED ? score.softcapped
+                                                                : masked);
+    row.product_magnitudes.push_back(score.product_magnitude);
+    row.score_magnitudes.push_back(stage_ == v1::SCORE_STAGE_MASKED ? score.magnitude : std::abs(score.scaled));
+  }
 }
 
 ReferenceRow ReferenceAttention::Compute(int64_t b, int64_t h, int64_t i) const {
@@ -198,11 +271,10 @@ ReferenceRow ReferenceAttention::Compute(int64_t b, int64_t h, int64_t i) const 
 
   std::vector<int64_t> keys;
   std::vector<double> scores;
-  const bool sink = !options_.sinks().empty();
-  double largest = sink ? static_cast<double>(options_.sinks(static_cast<int>(h))) : -kInfinity;
-  const double sink_logit = largest;
+  double largest = -kInfinity;
   bool has_nan = false;
   const KeyRange range = Range(b, i);
+  AddScores({.batch = b, .head = h, .query = i}, range, row);
   for (int64_t j = range.begin; j < range.end; ++j) {
     if (Excluded(b, h, i, j)) continue;
     const Score score = ScoreOf(b, h, i, j);
@@ -212,15 +284,19 @@ ReferenceRow ReferenceAttention::Compute(int64_t b, int64_t h, int64_t i) const 
     largest = std::max(largest, score.value);
     if (!std::isfinite(score.value)) continue;  // -inf is a weight of exactly 0, without rounding
     row.product_magnitude = std::max(row.product_magnitude, score.product_magnitude);
-    row.score_magnitude = std::max(row.score_magnitude, std::abs(score.value));
+    row.score_magnitude = std::max(row.score_magnitude, score.magnitude);
   }
   row.visible_keys = static_cast<int64_t>(keys.size());
+  const bool sink = !options_.sinks().empty();
+  const double sink_logit = sink ? static_cast<double>(options_.sinks(static_cast<int>(h))) : -kInfinity;
   if (keys.empty()) {
     row.logsumexp = sink_logit;
     return row;
   }
-  // Not numbers: a NaN score, a score of +inf, or nothing but scores of -inf makes the row NaN.
-  if (has_nan || !std::isfinite(largest)) largest = std::numeric_limits<double>::quiet_NaN();
+  if (std::isfinite(sink_logit)) row.score_magnitude = std::max(row.score_magnitude, std::abs(sink_logit));
+  // Not numbers: a NaN score, a score of +inf, or nothing but scores of -inf makes the row NaN, with a sink too.
+  const bool numbers = !has_nan && std::isfinite(largest);
+  largest = numbers ? std::max(largest, sink_logit) : std::numeric_limits<double>::quiet_NaN();
 
   double sum = sink ? std::exp(sink_logit - largest) : 0;
   for (const double score : scores) sum += std::exp(score - largest);
@@ -231,7 +307,7 @@ ReferenceRow ReferenceAttention::Compute(int64_t b, int64_t h, int64_t i) const 
     const double weight = std::exp(scores[n] - largest) / sum;
     row.weights[static_cast<size_t>(keys[n])] = weight;
     for (int64_t d = 0; d < axes_.value_dim; ++d) {
-      const double term = weight * static_cast<double>(value_[head_start + v.row * keys[n] + d]);
+      const double term = weight * static_cast<double>(value_[head_start + v.row * (FirstKey(b) + keys[n]) + d]);
       row.output[static_cast<size_t>(d)] += term;
       row.output_magnitude[static_cast<size_t>(d)] += std::abs(term);
     }

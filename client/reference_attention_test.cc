@@ -171,6 +171,58 @@ TEST(ReferenceAttention, HeadsShareKeysInGroupsInBothLayouts) {
   EXPECT_EQ(Row(request, 0, 1).output[0], 20);
 }
 
+// Queries of 0, keys of 0 and values 1, 2, 4, ... in one head, as sequences.
+AttendRequest Ragged(const std::vector<int64_t>& query_starts, const std::vector<int64_t>& key_starts) {
+  AttendRequest request = Counting(query_starts.back(), key_starts.back());
+  for (TensorView* tensor : {&request.query, &request.key, &request.value}) tensor->shape = {tensor->shape[2], 1, 1};
+  request.options.set_layout(v1::LAYOUT_THD);
+  request.options.mutable_query_starts()->Assign(query_starts.begin(), query_starts.end());
+  request.options.mutable_key_starts()->Assign(key_starts.begin(), key_starts.end());
+  return request;
+}
+
+TEST(ReferenceAttention, SequencesDoNotSeeEachOther) {
+  AttendRequest request = Ragged({0, 1, 1, 3}, {0, 2, 3, 5});
+  EXPECT_EQ(Row(request, 0, 0, 0).output[0], 1.5);
+  EXPECT_EQ(Row(request, 1, 0, 2).output[0], 12);
+  request.options.set_causal(v1::CAUSAL_ALIGNMENT_TOP_LEFT);
+  EXPECT_EQ(Row(request, 0, 0, 0).output[0], 1);
+  EXPECT_EQ(Row(request, 0, 0, 2).output[0], 8);
+  request.options.set_causal(v1::CAUSAL_ALIGNMENT_BOTTOM_RIGHT);
+  EXPECT_EQ(Row(request, 0, 0, 0).output[0], 1.5);
+  const auto reference = ReferenceAttention::Create(request);
+  EXPECT_EQ(reference->total_rows(), 3);
+  EXPECT_EQ(reference->Place(0).batch, 0);
+  EXPECT_EQ(reference->Place(1).batch, 2);
+  EXPECT_EQ(reference->Place(1).query, 0);
+  EXPECT_EQ(reference->Place(2).query, 1);
+}
+
+TEST(ReferenceAttention, ScoresAtEachStage) {
+  AttendRequest request = WorkedExample();
+  request.options.set_softcap(0.5);
+  request.bias = Floats({1, 3}, {1, 0, 0});
+  request.options.add_key_lengths(2);
+  request.results.set_scores(v1::SCORE_STAGE_SCALED);
+  EXPECT_THAT(Row(request).scores, ElementsAre(DoubleNear(1.2, 1e-6), DoubleNear(0.05, 1e-6), DoubleNear(0.25, 1e-6)));
+  request.results.set_scores(v1::SCORE_STAGE_SOFTCAPPED);
+  EXPECT_THAT(Row(request).scores,
+              ElementsAre(DoubleNear(0.5 * std::tanh(2.4), 1e-6), DoubleNear(0.5 * std::tanh(0.1), 1e-6),
+                          DoubleNear(0.5 * std::tanh(0.5), 1e-6)));
+  request.results.set_scores(v1::SCORE_STAGE_MASKED);
+  EXPECT_THAT(Row(request).scores,
+              ElementsAre(DoubleNear(1 + 0.5 * std::tanh(2.4), 1e-6), DoubleNear(0.5 * std::tanh(0.1), 1e-6), -kInf));
+}
+
+// What is visible and has no finite score is no number, whatever the sink.
+TEST(ReferenceAttention, ASinkDoesNotHideScoresThatAreNoNumbers) {
+  AttendRequest request = Counting(1, 2, 3e38F);
+  request.key = Floats({1, 1, 2, 1}, {-3e38F, -3e38F});
+  request.options.add_sinks(1);
+  EXPECT_TRUE(std::isnan(Row(request).output[0]));
+  EXPECT_TRUE(std::isnan(Row(request).logsumexp));
+}
+
 TEST(ReferenceAttention, NoVisibleKeyIsZero) {
   AttendRequest request = Counting(1, 2);
   request.options.add_key_lengths(0);
@@ -220,8 +272,11 @@ TEST(ReferenceAttention, RefusesWhatDoesNotFit) {
   request.mask = Bools({3, 3}, std::vector<char>(9, 1));
   EXPECT_THAT(refusal(request), HasSubstr("broadcastable to [1, 1, 1, 3]"));
   request = Counting(1, 3);
-  request.options.set_layout(v1::LAYOUT_THD);
-  EXPECT_EQ(ReferenceAttention::Create(request).status().code(), absl::StatusCode::kUnimplemented);
+  request.options.add_query_starts(0);
+  EXPECT_THAT(refusal(request), HasSubstr("layout THD alone"));
+  request = Ragged({0, 1, 3}, {0, 2, 3});
+  request.options.set_key_starts(1, 4);
+  EXPECT_THAT(refusal(request), HasSubstr("key_starts: must be 3 numbers from 0 to 3"));
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,19 +78,18 @@ ComputationTypes TypesOf(const AttendRequest& request) {
   return types;
 }
 
-// Which rows are looked at, as numbers in [0, total).
-std::vector<int64_t> ChooseRows(int64_t total, const VerificationOptions& options) {
-  std::vector<int64_t> rows;
+// Some numbers in [0, total): the first, the last and others at random.
+std::set<int64_t> ChooseNumbers(int64_t total, const VerificationOptions& options) {
+  std::set<int64_t> chosen;
   if (options.rows == 0 || options.rows >= total) {
-    for (int64_t row = 0; row < total; ++row) rows.push_back(row);
-    return rows;
+    for (int64_t number = 0; number < total; ++number) chosen.insert(number);
+    return chosen;
   }
-  std::set<int64_t> chosen = {0, total - 1};
+  chosen = {0, total - 1};
   std::mt19937_64 random(options.seed);
   std::uniform_int_distribution<int64_t> any(0, total - 1);
   while (static_cast<int64_t>(chosen.size()) < options.rows) chosen.insert(any(random));
-  rows.assign(chosen.begin(), chosen.end());
-  return rows;
+  return chosen;
 }
 
 class RowComparison {
@@ -96,79 +97,171 @@ class RowComparison {
   RowComparison(const AttendRequest& request, const AttendResult& result, ReferenceAttention reference)
       : types_(TypesOf(request)),
         layout_(request.options.layout()),
+        averaged_(request.results.average_weights_over_heads()),
+        rows_(request.results.weight_query_rows().begin(), request.results.weight_query_rows().end()),
         result_(result),
         reference_(std::move(reference)),
-        axes_(reference_.axes()) {}
+        axes_(reference_.axes()) {
+    for (size_t r = 0; r < rows_.size(); ++r) place_of_row_[rows_[r]] = static_cast<int64_t>(r);
+  }
 
-  int64_t total_rows() const { return axes_.batch * axes_.query_heads * axes_.query_length; }
+  int64_t total_rows() const { return reference_.total_rows(); }
 
-  absl::Status CheckShapes() const {
-    absl::Status status;
-    if (result_.output.present()) {
-      status.Update(CheckTensor(
-          "output", result_.output,
-          LayoutShape(layout_, axes_.batch, axes_.query_heads, axes_.query_length, axes_.value_dim), types_.output));
+  absl::Status CheckShapes() const;
+
+  // The numbers of the rows to compare: where weights or scores are of some rows alone, as many of those besides.
+  std::set<int64_t> ChooseRows(const VerificationOptions& options) const {
+    std::set<int64_t> chosen = ChooseNumbers(total_rows(), options);
+    for (const int64_t number :
+         ChooseNumbers(axes_.batch * axes_.query_heads * static_cast<int64_t>(rows_.size()), options)) {
+      const int64_t count = static_cast<int64_t>(rows_.size());
+      chosen.insert(number / count * axes_.query_length + rows_[static_cast<size_t>(number % count)]);
     }
-    if (result_.weights.present()) {
-      status.Update(CheckTensor("weights", result_.weights,
-                                {axes_.batch, axes_.query_heads, axes_.query_length, axes_.key_length},
-                                v1::DATA_TYPE_FLOAT32));
-    }
-    if (result_.logsumexp.present()) {
-      status.Update(CheckTensor("logsumexp", result_.logsumexp, {axes_.batch, axes_.query_heads, axes_.query_length},
-                                v1::DATA_TYPE_FLOAT32));
-    }
-    return status;
+    return chosen;
   }
 
   void Compare(int64_t number) {
-    const int64_t i = number % axes_.query_length;
-    const int64_t h = number / axes_.query_length % axes_.query_heads;
-    const int64_t b = number / axes_.query_length / axes_.query_heads;
-    const ReferenceRow row = reference_.Compute(b, h, i);
+    const RowPlace at = reference_.Place(number);
+    const ReferenceRow row = reference_.Compute(at.batch, at.head, at.query);
     const RoundingBound bound(row, axes_, types_);
-    if (result_.output.present()) CompareOutput(row, bound, b, h, i);
-    for (int64_t j = 0; result_.weights.present() && j < axes_.key_length; ++j) {
-      const double exact = row.weights[static_cast<size_t>(j)];
-      weights_.Compare(ElementAt(result_.weights, number * axes_.key_length + j), exact, bound.Weight(exact), "weights",
-                       {b, h, i, j});
+    if (result_.output.present()) CompareOutput(row, bound, at);
+    if (const std::optional<int64_t> r = MatrixRow(at.query)) {
+      const int64_t start = ((at.batch * axes_.query_heads + at.head) * MatrixRows() + *r) * axes_.key_length;
+      if (result_.scores.present()) CompareScores(row, bound, at, start);
+      if (result_.weights.present() && !averaged_) CompareWeights(row, bound, at, start);
+      if (result_.weights.present() && averaged_) CompareAverage(at, *r);
     }
     if (result_.logsumexp.present()) {
-      logsumexp_.Compare(ElementAt(result_.logsumexp, number), row.logsumexp, bound.Logsumexp(row.logsumexp),
-                         "logsumexp", {b, h, i});
+      logsumexp_.Compare(ElementAt(result_.logsumexp, number), row.logsumexp,
+                         row.visible_keys == 0 ? 0 : bound.Logsumexp(row.logsumexp), "logsumexp",
+                         ragged() ? Index{at.head, PackedRow(at)} : Index{at.batch, at.head, at.query});
     }
   }
 
   std::vector<WorstElement> worst() const {
     std::vector<WorstElement> worst;
-    for (const WorstOf* result : {&output_, &weights_, &logsumexp_}) {
+    for (const WorstOf* result : {&output_, &weights_, &scores_, &logsumexp_}) {
       if (result->worst()) worst.push_back(*result->worst());
     }
     return worst;
   }
 
  private:
-  void CompareOutput(const ReferenceRow& row, const RoundingBound& bound, int64_t b, int64_t h, int64_t i) {
+  using Index = std::vector<int64_t>;
+
+  bool ragged() const { return layout_ == v1::LAYOUT_THD; }
+  int64_t PackedRow(const RowPlace& at) const { return reference_.FirstQuery(at.batch) + at.query; }
+
+  // The rows that weights and scores have, and which of them a query is, if any.
+  int64_t MatrixRows() const { return rows_.empty() ? axes_.query_length : static_cast<int64_t>(rows_.size()); }
+  std::optional<int64_t> MatrixRow(int64_t query) const {
+    if (rows_.empty()) return query;
+    const auto found = place_of_row_.find(query);
+    return found == place_of_row_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  void CompareOutput(const ReferenceRow& row, const RoundingBound& bound, const RowPlace& at) {
     const RowStrides strides = LayoutStrides(layout_, axes_.query_heads, axes_.query_length, axes_.value_dim);
+    const int64_t start = strides.batch * at.batch + strides.head * at.head + strides.row * PackedRow(at);
     for (int64_t d = 0; d < axes_.value_dim; ++d) {
       const double exact = row.output[static_cast<size_t>(d)];
       const double magnitude = row.output_magnitude[static_cast<size_t>(d)];
-      const bool heads_first = layout_ != v1::LAYOUT_BNHD;
-      output_.Compare(ElementAt(result_.output, strides.batch * b + strides.head * h + strides.row * i + d), exact,
-                      row.visible_keys == 0 ? 0 : bound.Output(exact, magnitude), "output",
-                      {b, heads_first ? h : i, heads_first ? i : h, d});
+      const Index index = ragged()                     ? Index{PackedRow(at), at.head, d}
+                          : layout_ == v1::LAYOUT_BNHD ? Index{at.batch, at.query, at.head, d}
+                                                       : Index{at.batch, at.head, at.query, d};
+      output_.Compare(ElementAt(result_.output, start + d), exact,
+                      row.visible_keys == 0 ? 0 : bound.Output(exact, magnitude), "output", index);
+    }
+  }
+
+  void CompareWeights(const ReferenceRow& row, const RoundingBound& bound, const RowPlace& at, int64_t start) {
+    for (int64_t j = 0; j < axes_.key_length; ++j) {
+      const double exact = row.weights[static_cast<size_t>(j)];
+      weights_.Compare(ElementAt(result_.weights, start + j), exact, bound.Weight(exact), "weights",
+                       {at.batch, at.head, *MatrixRow(at.query), j});
+    }
+  }
+
+  void CompareScores(const ReferenceRow& row, const RoundingBound& bound, const RowPlace& at, int64_t start) {
+    for (int64_t j = 0; j < axes_.key_length; ++j) {
+      const auto key = static_cast<size_t>(j);
+      scores_.Compare(ElementAt(result_.scores, start + j), row.scores[key],
+                      bound.Score(row.product_magnitudes[key], row.score_magnitudes[key]), "scores",
+                      {at.batch, at.head, *MatrixRow(at.query), j});
+    }
+  }
+
+  // The mean over the heads: once for all of them.
+  void CompareAverage(const RowPlace& at, int64_t r) {
+    const int64_t start = (at.batch * MatrixRows() + r) * axes_.key_length;
+    if (!averages_compared_.insert(start).second) return;
+    const double heads = static_cast<double>(axes_.query_heads);
+    std::vector<double> means(static_cast<size_t>(axes_.key_length));
+    std::vector<double> bounds = means;
+    for (int64_t h = 0; h < axes_.query_heads; ++h) {
+      const ReferenceRow row = reference_.Compute(at.batch, h, at.query);
+      const RoundingBound bound(row, axes_, types_);
+      for (size_t j = 0; j < means.size(); ++j) {
+        means[j] += row.weights[j] / heads;
+        bounds[j] += bound.Weight(row.weights[j]) / heads;
+      }
+    }
+    // Besides, a rounding for each addition and for the division.
+    constexpr double kUnit = 0x1p-24;
+    for (size_t j = 0; j < means.size(); ++j) {
+      const auto key = static_cast<int64_t>(j);
+      weights_.Compare(ElementAt(result_.weights, start + key), means[j], bounds[j] + (heads + 1) * kUnit * means[j],
+                       "weights", {at.batch, r, key});
     }
   }
 
   const ComputationTypes types_;
   const v1::Layout layout_;
+  const bool averaged_;
+  const std::vector<int64_t> rows_;  // of weights and scores; empty: all
+  std::unordered_map<int64_t, int64_t> place_of_row_;
   const AttendResult& result_;
   const ReferenceAttention reference_;
   const AxisLengths axes_;
+  std::unordered_set<int64_t> averages_compared_;
   WorstOf output_;
   WorstOf weights_;
+  WorstOf scores_;
   WorstOf logsumexp_;
 };
+
+absl::Status RowComparison::CheckShapes() const {
+  for (const int64_t row : rows_) {
+    if (row >= 0 && row < axes_.query_length) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("weight_query_rows: one is ", row, ", must be in [0, ", axes_.query_length, ")"));
+  }
+  const Index matrix = {axes_.batch, axes_.query_heads, MatrixRows(), axes_.key_length};
+  struct Wanted {
+    const char* name;
+    const Tensor& tensor;
+    Index shape;
+    v1::DataType type;
+  };
+  const Wanted results[] = {
+      {"output", result_.output,
+       LayoutShape(layout_, axes_.batch, axes_.query_heads, axes_.query_length, axes_.value_dim), types_.output},
+      {"weights", result_.weights, averaged_ ? Index{axes_.batch, MatrixRows(), axes_.key_length} : matrix,
+       v1::DATA_TYPE_FLOAT32},
+      {"scores", result_.scores, matrix, v1::DATA_TYPE_FLOAT32},
+      {"logsumexp", result_.logsumexp,
+       ragged() ? Index{axes_.query_heads, axes_.query_length}
+                : Index{axes_.batch, axes_.query_heads, axes_.query_length},
+       v1::DATA_TYPE_FLOAT32}};
+  absl::Status status;
+  for (const Wanted& wanted : results) {
+    if (wanted.tensor.present()) status.Update(CheckTensor(wanted.name, wanted.tensor, wanted.shape, wanted.type));
+  }
+  if (result_.scores.present() && reference_.stage() == v1::SCORE_STAGE_UNSPECIFIED) {
+    status.Update(absl::DataLossError("the answer has scores, which were not asked for"));
+  }
+  return status;
+}
 
 }  // namespace
 
@@ -196,17 +289,13 @@ std::string Verification::Text() const {
 
 absl::StatusOr<Verification> VerifyResult(const AttendRequest& request, const AttendResult& result,
                                           const VerificationOptions& options) {
-  if (request.results.weight_query_rows_size() > 0 || request.results.average_weights_over_heads() ||
-      result.scores.present()) {
-    return absl::UnimplementedError("scores, and weights of some rows or averaged over heads, are not verified");
-  }
   auto reference = ReferenceAttention::Create(request);
   if (!reference.ok()) return reference.status();
   RowComparison comparison(request, result, *std::move(reference));
   if (const absl::Status status = comparison.CheckShapes(); !status.ok()) return status;
   Verification verification;
   verification.total_rows = comparison.total_rows();
-  for (const int64_t row : ChooseRows(verification.total_rows, options)) {
+  for (const int64_t row : comparison.ChooseRows(options)) {
     comparison.Compare(row);
     ++verification.rows;
   }

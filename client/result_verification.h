@@ -24,7 +24,7 @@ struct WorstElement {
 
 struct Verification {
   int64_t rows = 0;                 // compared
-  int64_t total_rows = 0;           // batch * query_heads * query_length
+  int64_t total_rows = 0;           // the query rows of all heads and batch elements
   std::vector<WorstElement> worst;  // one for each result that was returned; empty if there is no row
 
   bool passed() const;
@@ -34,13 +34,12 @@ struct Verification {
 };
 
 struct VerificationOptions {
-  int64_t rows = 64;  // the first, the last and others at random; 0: all
+  int64_t rows = 64;  // the first, the last and others at random; 0: all. With weight_query_rows, so many of those too
   uint64_t seed = 0;
 };
 
-// Recomputes rows of `result` (output, weights and logsumexp, as far as they are present). INVALID_ARGUMENT for a
-// request that makes no sense, UNIMPLEMENTED for what the reference does not compute (layout THD, weights of some rows
-// or averaged over heads, scores), DATA_LOSS for a result of the wrong shape or type.
+// Recomputes rows of `result` and compares them with what is present of it: output, weights, scores and logsumexp.
+// INVALID_ARGUMENT for a request that makes no sense, DATA_LOSS for a result of the wrong shape or type.
 absl::StatusOr<Verification> VerifyResult(const AttendRequest& request, const AttendResult& result,
                                           const VerificationOptions& options = {});
 

@@ -153,10 +153,102 @@ TEST(ResultVerification, WrongShapesAndTypes) {
   EXPECT_THAT(VerifyResult(request, result).status().message(), HasSubstr("output is f16"));
 }
 
-TEST(ResultVerification, WhatTheReferenceDoesNotComputeIsSaid) {
+// The rows and the kinds of result that a request may pick: rows 2 and 0 of three, scores, weights for each head or as
+// their mean.
+struct Matrices {
+  std::vector<float> weights;
+  std::vector<float> averages;
+  std::vector<float> scores;
+};
+
+Matrices ComputeMatrices(const AttendRequest& request) {
+  const auto reference = *ReferenceAttention::Create(request);
+  const AxisLengths axes = reference.axes();
+  Matrices matrices;
+  for (int64_t b = 0; b < axes.batch; ++b) {
+    std::vector<double> sums(static_cast<size_t>(2 * axes.key_length));
+    for (int64_t h = 0; h < axes.query_heads; ++h) {
+      for (const int64_t r : {0, 1}) {
+        const ReferenceRow row = reference.Compute(b, h, r == 0 ? 2 : 0);
+        matrices.weights.insert(matrices.weights.end(), row.weights.begin(), row.weights.end());
+        matrices.scores.insert(matrices.scores.end(), row.scores.begin(), row.scores.end());
+        for (int64_t j = 0; j < axes.key_length; ++j) {
+          sums[static_cast<size_t>(r * axes.key_length + j)] += row.weights[static_cast<size_t>(j)];
+        }
+      }
+    }
+    for (const double sum : sums) {
+      matrices.averages.push_back(static_cast<float>(sum / static_cast<double>(axes.query_heads)));
+    }
+  }
+  return matrices;
+}
+
+TEST(ResultVerification, SomeRowsAveragesAndScores) {
+  for (const v1::ScoreStage stage : {v1::SCORE_STAGE_SCALED, v1::SCORE_STAGE_SOFTCAPPED, v1::SCORE_STAGE_MASKED}) {
+    AttendRequest request = RandomRequest(v1::DATA_TYPE_FLOAT32, 3, 4, 8);
+    request.options.set_softcap(0.5);
+    request.options.set_causal(v1::CAUSAL_ALIGNMENT_TOP_LEFT);
+    request.results.set_scores(stage);
+    for (const int64_t row : {2, 0}) request.results.add_weight_query_rows(row);
+    const Matrices good = ComputeMatrices(request);
+    const auto verify = [&request](const Matrices& matrices) {
+      AttendResult result;
+      result.scores = ToTensor(v1::DATA_TYPE_FLOAT32, {2, 4, 2, 4}, matrices.scores);
+      result.weights = request.results.average_weights_over_heads()
+                           ? ToTensor(v1::DATA_TYPE_FLOAT32, {2, 2, 4}, matrices.averages)
+                           : ToTensor(v1::DATA_TYPE_FLOAT32, {2, 4, 2, 4}, matrices.weights);
+      auto verification = VerifyResult(request, result, {.rows = 1});
+      EXPECT_TRUE(verification.ok()) << verification.status();
+      return *verification;
+    };
+    EXPECT_TRUE(verify(good).passed()) << verify(good).Text();
+    Matrices bad = good;
+    bad.scores.back() = 0.25F;
+    EXPECT_THAT(verify(bad).Text(), HasSubstr("scores[1, 3, 1, 3] is")) << stage;
+    bad = good;
+    bad.weights.front() += 1e-4F;
+    EXPECT_THAT(verify(bad).Text(), HasSubstr("weights[0, 0, 0, 0] is"));
+    request.results.set_average_weights_over_heads(true);
+    EXPECT_TRUE(verify(good).passed()) << verify(good).Text();
+    bad = good;
+    bad.averages[1] += 1e-4F;
+    EXPECT_THAT(verify(bad).Text(), HasSubstr("weights[0, 0, 1] is"));
+  }
+}
+
+TEST(ResultVerification, RaggedBatches) {
+  AttendRequest request;
+  request.query = *MakeRandomTensor(v1::DATA_TYPE_FLOAT32, {3, 4, 8}, 1);
+  request.key = *MakeRandomTensor(v1::DATA_TYPE_FLOAT32, {7, 2, 8}, 2);
+  request.value = *MakeRandomTensor(v1::DATA_TYPE_FLOAT32, {7, 2, 5}, 3);
+  request.options.set_layout(v1::LAYOUT_THD);
+  for (const int64_t start : {0, 1, 1, 3}) request.options.add_query_starts(start);
+  for (const int64_t start : {0, 2, 4, 7}) request.options.add_key_starts(start);
+  request.options.set_causal(v1::CAUSAL_ALIGNMENT_TOP_LEFT);
+  const auto reference = *ReferenceAttention::Create(request);
+  std::vector<float> output(3 * 4 * 5);
+  std::vector<float> logsumexp;
+  for (int64_t row = 0; row < 12; ++row) {
+    const RowPlace at = reference.Place(row);
+    const ReferenceRow exact = reference.Compute(at.batch, at.head, at.query);
+    const int64_t packed = row % 3;
+    for (int64_t d = 0; d < 5; ++d) output[(packed * 4 + at.head) * 5 + d] = static_cast<float>(exact.output[d]);
+    logsumexp.push_back(static_cast<float>(exact.logsumexp));
+  }
+  AttendResult result;
+  result.output = ToTensor(v1::DATA_TYPE_FLOAT32, {3, 4, 5}, output);
+  result.logsumexp = ToTensor(v1::DATA_TYPE_FLOAT32, {4, 3}, logsumexp);
+  EXPECT_TRUE(VerifyResult(request, result)->passed()) << VerifyResult(request, result)->Text();
+  output[(2 * 4 + 3) * 5] += 1e-3F;
+  result.output = ToTensor(v1::DATA_TYPE_FLOAT32, {3, 4, 5}, output);
+  EXPECT_THAT(VerifyResult(request, result)->Text(), HasSubstr("output[2, 3, 0] is"));
+}
+
+TEST(ResultVerification, RowsThatDoNotExistAreRefused) {
   AttendRequest request = RandomRequest(v1::DATA_TYPE_FLOAT32, 3, 4, 8);
-  request.results.set_average_weights_over_heads(true);
-  EXPECT_EQ(VerifyResult(request, AttendResult{}).status().code(), absl::StatusCode::kUnimplemented);
+  request.results.add_weight_query_rows(3);
+  EXPECT_EQ(VerifyResult(request, AttendResult{}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -16,20 +16,18 @@ constexpr double kTiny = 0x1p-126;
 
 }  // namespace
 
-RoundingBound::RoundingBound(const ReferenceRow& row, const AxisLengths& axes, const ComputationTypes& types) {
+RoundingBound::RoundingBound(const ReferenceRow& row, const AxisLengths& axes, const ComputationTypes& types)
+    : head_dim_(static_cast<double>(axes.head_dim)),
+      inputs_rounded_(types.bfloat16_products && types.inputs != v1::DATA_TYPE_BFLOAT16),
+      score_error_(Score(row.product_magnitude, row.score_magnitude)) {
   const double keys = static_cast<double>(row.visible_keys);
   const bool narrow = types.inputs == v1::DATA_TYPE_BFLOAT16 || types.bfloat16_products;
   const double narrow_roundoff = UnitRoundoff(v1::DATA_TYPE_BFLOAT16);
-  score_error_ = (static_cast<double>(axes.head_dim) + kFewRoundings) * kUnit * row.product_magnitude +
-                 kFewRoundings * kUnit * (1 + row.score_magnitude);
-  // Both factors of every product are rounded where f32 inputs are multiplied as bf16.
-  const bool inputs_rounded = types.bfloat16_products && types.inputs != v1::DATA_TYPE_BFLOAT16;
-  if (inputs_rounded) score_error_ += 2.01 * narrow_roundoff * row.product_magnitude;
   // Numerator and denominator.
   weight_error_ = std::expm1(2 * score_error_) + (keys + kFewRoundings) * kUnit;
   sum_error_ = weight_error_ + (keys + kFewRoundings) * kUnit;
-  if (narrow) sum_error_ += narrow_roundoff;          // the weights as factors of the second product
-  if (inputs_rounded) sum_error_ += narrow_roundoff;  // and the values
+  if (narrow) sum_error_ += narrow_roundoff;           // the weights as factors of the second product
+  if (inputs_rounded_) sum_error_ += narrow_roundoff;  // and the values
   if (types.inputs == v1::DATA_TYPE_FLOAT16) sum_error_ += UnitRoundoff(v1::DATA_TYPE_FLOAT16);
   output_roundoff_ = UnitRoundoff(types.output);
   output_tiny_ = types.output == v1::DATA_TYPE_FLOAT16 ? 0x1p-25 : kTiny;
@@ -44,5 +42,13 @@ double RoundingBound::Output(double exact, double magnitude) const {
 double RoundingBound::Weight(double exact) const { return exact == 0 ? 0 : weight_error_ * exact + kTiny; }
 
 double RoundingBound::Logsumexp(double exact) const { return weight_error_ + kFewRoundings * kUnit * std::abs(exact); }
+
+double RoundingBound::Score(double product_magnitude, double score_magnitude) const {
+  double error =
+      (head_dim_ + kFewRoundings) * kUnit * product_magnitude + kFewRoundings * kUnit * (1 + score_magnitude);
+  // Both factors of every product are rounded where f32 inputs are multiplied as bf16.
+  if (inputs_rounded_) error += 2.01 * UnitRoundoff(v1::DATA_TYPE_BFLOAT16) * product_magnitude;
+  return error;
+}
 
 }  // namespace attend::client

@@ -33,8 +33,12 @@ class RoundingBound {
   double Weight(double exact) const;
   // Of the logsumexp whose exact value is `exact`.
   double Logsumexp(double exact) const;
+  // Of a score, by its product_magnitude and score_magnitude.
+  double Score(double product_magnitude, double score_magnitude) const;
 
  private:
+  double head_dim_;
+  bool inputs_rounded_;     // to bfloat16, for the products
   double score_error_;      // absolute
   double weight_error_;     // relative
   double sum_error_;        // relative to the magnitude of the weighted sum

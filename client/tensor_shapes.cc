@@ -11,9 +11,15 @@ std::string Text(const std::vector<int64_t>& shape) { return absl::StrCat("[", a
 // A shape with an axis whose length is free given by its name.
 std::string Wanted(v1::Layout layout, int64_t batch, const std::string& heads, const std::string& length,
                    const std::string& dim) {
+  if (layout == v1::LAYOUT_THD) return absl::StrCat("[", length, ", ", heads, ", ", dim, "]");
   const bool heads_first = layout != v1::LAYOUT_BNHD;
   return absl::StrCat("[", batch, ", ", heads_first ? heads : length, ", ", heads_first ? length : heads, ", ", dim,
                       "]");
+}
+
+std::string AxesText(v1::Layout layout) {
+  if (layout == v1::LAYOUT_THD) return "[total length, heads, dim]";
+  return layout == v1::LAYOUT_BNHD ? "[batch, length, heads, dim]" : "[batch, heads, length, dim]";
 }
 
 absl::Status Misfit(const NamedShape& tensor, const std::string& wanted, absl::string_view why) {
@@ -29,6 +35,7 @@ struct Axes {
 };
 
 Axes AxesOf(v1::Layout layout, const std::vector<int64_t>& shape) {
+  if (layout == v1::LAYOUT_THD) return {1, shape[1], shape[0], shape[2]};
   if (layout == v1::LAYOUT_BNHD) return {shape[0], shape[2], shape[1], shape[3]};
   return {shape[0], shape[1], shape[2], shape[3]};
 }
@@ -37,11 +44,10 @@ Axes AxesOf(v1::Layout layout, const std::vector<int64_t>& shape) {
 
 absl::StatusOr<AxisLengths> MatchShapes(v1::Layout layout, const NamedShape& query, const NamedShape& key,
                                         const NamedShape& value) {
-  if (layout == v1::LAYOUT_THD) return absl::UnimplementedError("shapes of layout THD are not checked here");
+  const size_t rank = layout == v1::LAYOUT_THD ? 3 : 4;
   for (const NamedShape* tensor : {&query, &key, &value}) {
-    if (tensor->shape.size() == 4) continue;
-    return Misfit(*tensor, layout == v1::LAYOUT_BNHD ? "[batch, length, heads, dim]" : "[batch, heads, length, dim]",
-                  absl::StrCat(": rank is ", tensor->shape.size(), ", must be 4"));
+    if (tensor->shape.size() == rank) continue;
+    return Misfit(*tensor, AxesText(layout), absl::StrCat(": rank is ", tensor->shape.size(), ", must be ", rank));
   }
   const Axes q = AxesOf(layout, query.shape);
   const Axes k = AxesOf(layout, key.shape);
@@ -70,11 +76,13 @@ absl::StatusOr<AxisLengths> MatchShapes(v1::Layout layout, const NamedShape& que
 }
 
 std::vector<int64_t> LayoutShape(v1::Layout layout, int64_t batch, int64_t heads, int64_t length, int64_t dim) {
+  if (layout == v1::LAYOUT_THD) return {length, heads, dim};
   if (layout == v1::LAYOUT_BNHD) return {batch, length, heads, dim};
   return {batch, heads, length, dim};
 }
 
 RowStrides LayoutStrides(v1::Layout layout, int64_t heads, int64_t length, int64_t dim) {
+  if (layout == v1::LAYOUT_THD) return {.batch = 0, .head = dim, .row = heads * dim};
   if (layout == v1::LAYOUT_BNHD) return {.batch = heads * length * dim, .head = dim, .row = heads * dim};
   return {.batch = heads * length * dim, .head = length * dim, .row = dim};
 }

@@ -11,7 +11,7 @@
 
 namespace attend::client {
 
-// Lengths of the axes of one problem with layout BHND or BNHD.
+// Lengths of the axes of one problem. In layout THD the lengths are totals over all sequences.
 struct AxisLengths {
   int64_t batch = 0;
   int64_t query_heads = 0;
@@ -35,15 +35,16 @@ struct NamedShape {
   std::vector<int64_t> shape;
 };
 
-// The axes of three shapes of rank 4. INVALID_ARGUMENT, naming the tensor, what it has and what is wanted, for another
-// rank, lengths that differ where they must not, and heads that do not divide. Layout THD is UNIMPLEMENTED.
+// The axes of three shapes of rank 4, or in layout THD of rank 3: [total length, heads, dim], which count as a batch of
+// 1. INVALID_ARGUMENT, naming the tensor, what it has and what is wanted, for another rank, lengths that differ where
+// they must not, and heads that do not divide.
 absl::StatusOr<AxisLengths> MatchShapes(v1::Layout layout, const NamedShape& query, const NamedShape& key,
                                         const NamedShape& value);
 
-// The shape, in `layout` (BHND or BNHD), of a tensor with these axes.
+// The shape, in `layout`, of a tensor with these axes; layout THD has no batch.
 std::vector<int64_t> LayoutShape(v1::Layout layout, int64_t batch, int64_t heads, int64_t length, int64_t dim);
 
-// The strides of such a tensor.
+// The strides of such a tensor; 0 for the batch in layout THD.
 RowStrides LayoutStrides(v1::Layout layout, int64_t heads, int64_t length, int64_t dim);
 
 }  // namespace attend::client

@@ -41,6 +41,23 @@ TEST(TensorShapes, StridesOfBothLayouts) {
   EXPECT_EQ(bnhd.row, 8 * 64);
 }
 
+TEST(TensorShapes, RaggedBatchesHaveThreeAxes) {
+  auto axes = MatchShapes(v1::LAYOUT_THD, {"query", {5, 8, 64}}, {"key", {7, 4, 64}}, {"value", {7, 4, 32}});
+  ASSERT_TRUE(axes.ok()) << axes.status();
+  EXPECT_THAT((std::vector<int64_t>{axes->batch, axes->query_heads, axes->kv_heads, axes->query_length,
+                                    axes->key_length, axes->head_dim, axes->value_dim}),
+              ElementsAre(1, 8, 4, 5, 7, 64, 32));
+  EXPECT_THAT(LayoutShape(v1::LAYOUT_THD, 1, 8, 5, 64), ElementsAre(5, 8, 64));
+  const RowStrides strides = LayoutStrides(v1::LAYOUT_THD, 8, 5, 64);
+  EXPECT_EQ(strides.batch, 0);
+  EXPECT_EQ(strides.head, 64);
+  EXPECT_EQ(strides.row, 8 * 64);
+  EXPECT_EQ(Refusal(v1::LAYOUT_THD, {1, 5, 8, 64}, {7, 4, 64}, {7, 4, 64}),
+            "q.npy: shape is [1, 5, 8, 64], must be [total length, heads, dim]: rank is 4, must be 3");
+  EXPECT_EQ(Refusal(v1::LAYOUT_THD, {5, 8, 64}, {7, 4, 32}, {7, 4, 64}),
+            "k.npy: shape is [7, 4, 32], must be [key_length, kv_heads, 64], to fit q.npy");
+}
+
 TEST(TensorShapes, MessagesNameTheTensorItsShapeAndWhatIsWanted) {
   EXPECT_EQ(Refusal(v1::LAYOUT_BHND, {8, 5, 64}, {1, 8, 7, 64}, {1, 8, 7, 64}),
             "q.npy: shape is [8, 5, 64], must be [batch, heads, length, dim]: rank is 3, must be 4");
