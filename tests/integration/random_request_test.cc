@@ -287,8 +287,10 @@ class RandomRequestTest : public ServerTest {
 
   void SetUp() override {
     ServerTest::SetUp();
-    stub_ =
-        v1::AttentionService::NewStub(grpc::CreateChannel(server().grpc_address(), grpc::InsecureChannelCredentials()));
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(-1);
+    stub_ = v1::AttentionService::NewStub(
+        grpc::CreateCustomChannel(server().grpc_address(), grpc::InsecureChannelCredentials(), arguments));
   }
 
   grpc::Status Attend(const AttendRequest& request, v1::AttendResponse* response) {

@@ -12,6 +12,7 @@
 #include "tests/integration/wire_problem.h"
 #include "tests/testing/generators.h"
 #include "tests/testing/oracle_check.h"
+#include "tests/testing/random_problem.h"
 
 namespace attend::testing {
 namespace {
@@ -25,7 +26,7 @@ using core::Layout;
 
 constexpr int64_t kOracleWork = int64_t{1} << 20;
 
-class WireConformanceTest : public ServerTest, public ::testing::WithParamInterface<std::tuple<ElementType, Layout>> {
+class WireAndCoreTest : public ServerTest {
  protected:
   static void SetUpTestSuite() {
     ServerTest::SetUpTestSuite();
@@ -38,26 +39,42 @@ class WireConformanceTest : public ServerTest, public ::testing::WithParamInterf
     ServerTest::TearDownTestSuite();
   }
 
+  // Computes over the wire, compares with the oracle and with core, bit for bit.
+  void ExpectSameAsCore(const AttentionProblem& problem, const ProblemValues& values) {
+    const auto received = ComputeOverWire(client(), problem, values);
+    ASSERT_TRUE(received.ok()) << Describe(problem) << ": " << received.status();
+    EXPECT_EQ(CheckResults(problem, values, *received, kOracleWork), absl::OkStatus());
+    const auto computed = core_->Run(problem, values);
+    ASSERT_TRUE(computed.ok()) << computed.status();
+    EXPECT_EQ(received->FirstDifference(*computed), "") << Describe(problem);
+  }
+
+ private:
+  static inline std::unique_ptr<CoreRunner> core_;
+};
+
+// Every option and result, alone and with others, drawn from seeds.
+TEST_F(WireAndCoreTest, RandomProblems) {
+  constexpr uint64_t kFirstSeed = 1'000'000;
+  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + 400 && !HasFailure(); ++seed) {
+    const ProblemInstance instance = DrawProblem(seed, /*max_multiply_adds=*/int64_t{1} << 22);
+    ExpectSameAsCore(instance.problem, instance.values);
+  }
+}
+
+class WireConformanceTest : public WireAndCoreTest,
+                            public ::testing::WithParamInterface<std::tuple<ElementType, Layout>> {
+ protected:
   ElementType type() const { return std::get<ElementType>(GetParam()); }
   Layout layout() const { return std::get<Layout>(GetParam()); }
 
-  // Computes over the wire, compares with the oracle and with core, bit for bit.
   void ExpectSameAsCore(const AttentionShape& shape, AttentionOptions options, uint64_t seed) {
     options.layout = layout();
     const auto problem =
         AttentionProblem::Create(shape, type(), options, {.weights = seed % 2 == 0, .logsumexp = seed % 3 == 0});
     ASSERT_TRUE(problem.ok()) << problem.status();
-    const ProblemValues values = Generate(*problem, seed);
-    const auto received = ComputeOverWire(client(), *problem, values);
-    ASSERT_TRUE(received.ok()) << Describe(*problem) << ": " << received.status();
-    EXPECT_EQ(CheckResults(*problem, values, *received, kOracleWork), absl::OkStatus());
-    const auto computed = core_->Run(*problem, values);
-    ASSERT_TRUE(computed.ok()) << computed.status();
-    EXPECT_EQ(received->FirstDifference(*computed), "") << Describe(*problem);
+    WireAndCoreTest::ExpectSameAsCore(*problem, Generate(*problem, seed));
   }
-
- private:
-  static inline std::unique_ptr<CoreRunner> core_;
 };
 
 INSTANTIATE_TEST_SUITE_P(TypesAndLayouts, WireConformanceTest,
