@@ -61,7 +61,7 @@ struct QueryBlock::Total {
 
 int64_t QueryBlock::Bytes(const Tiling& tiling) {
   const KeyValueFormat& format = tiling.format();
-  const int64_t rows = tiling.query_block();
+  const int64_t rows = tiling.padded_block();
   return Align(rows * format.padded_head_dim() * ProductBytes(format.product)) +
          FloatBytes(rows * format.padded_value_dim()) + 3 * FloatBytes(rows);
 }
@@ -77,7 +77,7 @@ absl::StatusOr<QueryBlock> QueryBlock::Create(const Task& task, BufferPool& buff
 
 QueryBlock::QueryBlock(const Task& task, Buffer buffer) : task_(task), buffer_(std::move(buffer)) {
   const KeyValueFormat& format = task_.tiling->format();
-  const int64_t rows = task_.tiling->query_block();
+  const int64_t rows = task_.tiling->padded_block();
   std::byte* next = buffer_.data();
   const auto take = [&next](int64_t bytes) {
     std::byte* const part = next;

@@ -79,9 +79,9 @@ class QueryBlock {
 
   Task task_;
   Buffer buffer_;
-  void* queries_ = nullptr;   // [query_block, padded head_dim], of the product's type
-  float* sums_ = nullptr;     // [query_block, padded value_dim]
-  float* maximum_ = nullptr;  // [query_block], as the next two
+  void* queries_ = nullptr;   // [padded_block, padded head_dim], of the product's type
+  float* sums_ = nullptr;     // [padded_block, padded value_dim]
+  float* maximum_ = nullptr;  // [padded_block], as the next two
   float* sum_ = nullptr;      // once results are written: what makes weights of exponentials
   float* correction_ = nullptr;
 

@@ -48,6 +48,7 @@ absl::StatusOr<Tiling> Tiling::Create(const AttentionProblem& problem, const Til
   if (absl::Status created = tiling.CreateProducts(kernels.matmul()); !created.ok()) return created;
   tiling.heads_ = shape.batch * shape.kv_heads;
   tiling.CutQueries(kernels.workers());
+  tiling.padded_block_ = kernels.matmul().PaddedRows(static_cast<int>(tiling.query_block_));
   const int64_t distinct = problem.ElementsAreAlike() ? 1 : shape.batch;
   for (int64_t b = 0; b < distinct; ++b) {
     tiling.key_capacity_ = std::max(tiling.key_capacity_, tiling.PackedKeys(b).count());

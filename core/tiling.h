@@ -28,6 +28,7 @@ class Tiling {
 
   int64_t heads() const { return heads_; }                // batch * kv_heads; 0 if there is nothing to compute
   int64_t query_block() const { return query_block_; }    // rows of a block at most: no bit of a result depends on it
+  int64_t padded_block() const { return padded_block_; }  // rows that the products of a block take at most
   int64_t Blocks(int64_t b) const;                        // of each head of batch element b
   int64_t total_blocks() const { return total_blocks_; }  // of all heads; saturates at the largest int64
   // The rows of a block of head `head`.
@@ -77,6 +78,7 @@ class Tiling {
   std::shared_ptr<const TileProduct> weighted_sum_;
   int64_t heads_ = 0;
   int64_t query_block_ = 0;
+  int64_t padded_block_ = 0;
   int64_t pieces_ = 1;  // blocks of one position; more than 1 only where weights are averaged over very large groups
   int64_t total_blocks_ = 0;
   int64_t key_capacity_ = 0;

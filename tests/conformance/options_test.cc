@@ -152,6 +152,24 @@ TEST_P(OptionsTest, LayoutsGiveTheSameBits) {
   }
 }
 
+// Groups of heads that fill a block of rows exactly, nearly, and more than once.
+TEST_P(OptionsTest, WeightsAveragedOverEveryGroup) {
+  uint64_t seed = 1200;
+  for (int64_t group : {1, 2, 3, 5, 7, 12, 31, 43, 100, 127, 128, 129, 200}) {
+    for (int64_t kv_heads : {1, 2}) {
+      const AttentionShape shape = {.query_heads = group * kv_heads,
+                                    .kv_heads = kv_heads,
+                                    .query_length = group < 10 ? 60 : 5,
+                                    .key_length = 70,
+                                    .head_dim = 24,
+                                    .value_dim = 8};
+      const auto problem = MakeProblem(shape, GetParam(), {.causal = CausalAlignment::kBottomRight},
+                                       {.weights = true, .average_weights_over_heads = true, .logsumexp = true});
+      ExpectRight(problem, Generate(problem, ++seed), int64_t{1} << 20);
+    }
+  }
+}
+
 // What rows that see nothing get, in every result.
 TEST_P(OptionsTest, RowsWithoutKeys) {
   const auto problem =
