@@ -4,7 +4,6 @@ The messages are made at run time from what protoc reads out of proto/, so that 
 """
 
 import json
-import os
 import pathlib
 import subprocess
 import tempfile
@@ -57,10 +56,10 @@ class Request:
 class AttendService:
     """Starts the server, calls it, and ends it; a context manager. Calls raise grpc.RpcError."""
 
-    def __init__(self, server_program, protoc, proto_folder):
+    def __init__(self, server_program, protoc, proto_folder, *settings):
         self._folder = tempfile.TemporaryDirectory()
         self._messages = self._read_messages(protoc, proto_folder)
-        self._process = self._start(server_program)
+        self._process = self._start(server_program, settings)
 
     def __enter__(self):
         return self
@@ -85,10 +84,10 @@ class AttendService:
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptors.read_bytes())
         return message_factory.GetMessages(files.file, descriptor_pool.DescriptorPool())
 
-    def _start(self, server_program):
+    def _start(self, server_program, settings):
         ready_file = pathlib.Path(self._folder.name, "ready.json")
         process = subprocess.Popen([server_program, "--grpc_address=127.0.0.1:0", "--http_address=127.0.0.1:0",
-                                    f"--ready_file={ready_file}"], env={**os.environ, "no_proxy": "127.0.0.1"})
+                                    "--log_level=warning", f"--ready_file={ready_file}", *settings])
         deadline = time.monotonic() + START_SECONDS
         while not ready_file.exists():
             if process.poll() is not None or time.monotonic() > deadline:
