@@ -286,14 +286,16 @@ TEST_P(MaskedNumbersTest, SinksBesideNothingAndBesideNoNumber) {
   }
 }
 
-// Caps from the smallest number to the largest, on scores from 0 to infinity.
+// Caps from the smallest number to the largest, on scores from 0 to infinity. Of scores so large that a rounding of
+// them turns all weights, the scores alone.
 TEST_P(MaskedNumbersTest, SoftcapsOfEverySize) {
   for (float softcap : {0x1p-149F, 0x1p-126F, 1e-30F, 1e-3F, 1.0F, 50.0F, 1e30F, kLargest}) {
+    const bool large = softcap > 1e4F;
     for (float scale : {1e-30F, 0.25F, 1e3F, 1e30F, 3e38F}) {
-      const auto problem = MakeProblem(kShape, GetParam(), {.scale = scale, .softcap = softcap},
-                                       {.weights = true, .scores = ScoreStage::kSoftcapped, .logsumexp = true});
-      ProblemValues values = Generate(problem, 7, {.query_and_key = Integers(1)});
-      ExpectRight(problem, values);
+      const auto problem = MakeProblem(
+          kShape, GetParam(), {.scale = scale, .softcap = softcap},
+          {.weights = !large, .scores = ScoreStage::kSoftcapped, .logsumexp = !large, .omit_output = large});
+      ExpectRight(problem, Generate(problem, 7, {.query_and_key = Integers(1)}));
     }
   }
 }

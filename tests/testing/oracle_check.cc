@@ -325,6 +325,19 @@ absl::Status CheckResults(const AttentionProblem& problem, const ProblemValues& 
   return WithSeed(values, CompareRows(problem, results, rows, errors.ToTolerances()));
 }
 
+absl::Status CheckResultsAmong(const AttentionProblem& problem, const ProblemValues& values,
+                               const ProblemResults& results, std::span<const ProblemValues> alike) {
+  if (absl::Status status = CheckMasks(problem, values, results); !status.ok()) return status;
+  std::vector<CheckedRow> rows;
+  YardstickErrors errors(problem);
+  for (const RowPosition& at : WithAllHeads(problem, AllRows(problem))) {
+    rows.push_back({at, ComputeOracleRow(problem, values, at)});
+    errors.Add(values, at, rows.back().oracle);
+    for (const ProblemValues& other : alike) errors.Add(other, at, ComputeOracleRow(problem, other, at));
+  }
+  return WithSeed(values, CompareRows(problem, results, rows, errors.ToTolerances()));
+}
+
 absl::Status CheckMasks(const AttentionProblem& problem, const ProblemValues& values, const ProblemResults& results) {
   const std::vector<float> output = results.OutputValues(problem);
   for (const RowPosition& at : AllRows(problem)) {

@@ -7,6 +7,7 @@
 #define ATTEND_TESTS_TESTING_ORACLE_CHECK_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +31,11 @@ inline constexpr int64_t kDefaultOracleWork = int64_t{1} << 24;
 // place, value, wanted value, error and bound; the problem and the seed.
 absl::Status CheckResults(const core::AttentionProblem& problem, const ProblemValues& values,
                           const ProblemResults& results, int64_t max_multiply_adds = kDefaultOracleWork);
+
+// The same for a tensor of so few numbers that a yardstick of 8 or 11 bits may by luck be right on all of them: its
+// error is the largest over this tensor and over `alike`, other values of the same problem drawn in the same way.
+absl::Status CheckResultsAmong(const core::AttentionProblem& problem, const ProblemValues& values,
+                               const ProblemResults& results, std::span<const ProblemValues> alike);
 
 // What the masks alone decide, on every row: an excluded key's weight is exactly 0 and its masked score exactly -inf, a
 // row that sees nothing has an output of exactly 0 and its sink, or -inf, as logsumexp, and the weights of any other

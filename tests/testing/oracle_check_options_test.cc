@@ -170,6 +170,22 @@ TEST_F(CheckOptionsTest, AComputeTypeWidensTheBounds) {
   }
 }
 
+// Two keys of equal scores are weighed exactly in bf16, two others are not.
+TEST_F(CheckOptionsTest, ALuckyYardstickIsMeasuredOnOtherValues) {
+  const AttentionShape shape = {.query_length = 1, .key_length = 2, .head_dim = 1, .value_dim = 1};
+  const AttentionProblem problem =
+      AttentionProblem::Create(shape, ElementType::kBFloat16, {.output_type = ElementType::kFloat32}).value();
+  const ProblemValues values = {.query = {1}, .key = {0, 0}, .value = {1, 1}};
+  std::vector<ProblemValues> alike;
+  for (uint64_t seed = 0; seed < 30; ++seed) alike.push_back(Generate(problem, seed));
+  ProblemResults results(problem);
+  for (const auto& [output, right] : {std::pair(1.005F, true), {1.1F, false}}) {
+    std::memcpy(results.output.data(), &output, sizeof(output));
+    EXPECT_FALSE(CheckResults(problem, values, results).ok());
+    EXPECT_EQ(CheckResultsAmong(problem, values, results, alike).ok(), right) << output;
+  }
+}
+
 TEST_F(CheckOptionsTest, ExactMeansEveryBit) {
   const AttentionProblem problem =
       MakeProblem({.scale = 256.0F}, {.weights = true, .scores = ScoreStage::kMasked, .logsumexp = true});
