@@ -55,6 +55,11 @@ void AddProblem(CLI::App& command, LoadOptions& options) {
   AddChoiceOption(command, "--element_type", options.element_type, FloatTypeChoices(),
                   "Type of query, key and value. Default: f32");
   AddChoiceOption(command, "--causal", options.causal, CausalChoices(), "Causal mask. Default: none");
+  AddNumber(command, "--window_left", options.window_left, -1, "Keys seen before a query's position; -1: all");
+  AddNumber(command, "--window_right", options.window_right, -1, "Keys seen after a query's position; -1: all");
+  command.add_option("--softcap", options.softcap, "c > 0: scores become c * tanh(scores / c)")->type_name("C");
+  AddChoiceOption(command, "--compute_type", options.compute_type, {{"bf16", v1::COMPUTE_TYPE_BF16}},
+                  "Type of the matrix products. Default: as the inputs");
   command.add_flag("--weights", options.weights, "Ask for the attention weights as well");
   AddNumber(command, "--seed", options.seed, 0, "The same seed gives the same inputs: normal random numbers")
       ->capture_default_str();
@@ -127,6 +132,10 @@ std::string LoadOptions::ProblemText() const {
   absl::StrAppend(&text, ", ", DataTypeName(element_type));
   if (causal == v1::CAUSAL_ALIGNMENT_TOP_LEFT) absl::StrAppend(&text, ", causal top_left");
   if (causal == v1::CAUSAL_ALIGNMENT_BOTTOM_RIGHT) absl::StrAppend(&text, ", causal bottom_right");
+  if (window_left) absl::StrAppend(&text, ", window_left ", *window_left);
+  if (window_right) absl::StrAppend(&text, ", window_right ", *window_right);
+  if (softcap != 0) absl::StrAppend(&text, ", softcap ", softcap);
+  if (compute_type == v1::COMPUTE_TYPE_BF16) absl::StrAppend(&text, ", bf16 products");
   if (query_length) absl::StrAppend(&text, ", query_length ", *query_length);
   if (weights) absl::StrAppend(&text, ", with weights");
   return text;

@@ -25,6 +25,10 @@ struct LoadOptions {
   std::optional<int64_t> value_dim;  // as head_dim
   v1::DataType element_type = v1::DATA_TYPE_FLOAT32;
   v1::CausalAlignment causal = v1::CAUSAL_ALIGNMENT_UNSPECIFIED;
+  std::optional<int64_t> window_left;  // keys before a query's position that it sees; -1, and absent: all
+  std::optional<int64_t> window_right;
+  float softcap = 0;
+  v1::ComputeType compute_type = v1::COMPUTE_TYPE_UNSPECIFIED;
   bool weights = false;
   uint64_t seed = 1;
 

@@ -46,12 +46,14 @@ TEST(LoadOptions, EveryOption) {
   LoadOptions options;
   ASSERT_EQ(
       Parse("--lengths 128 --query_length 1 --batch 2 --heads 32 --kv_heads 4 --head_dim 576 --value_dim 512 "
-            "--element_type bf16 --causal bottom_right --weights --seed 9 --connections 2 --rate 12.5 "
+            "--element_type bf16 --causal bottom_right --window_left 512 --window_right -1 --softcap 30 "
+            "--compute_type bf16 --weights --seed 9 --connections 2 --rate 12.5 "
             "--max_in_flight 7 --duration 1m30s --warmup 0 --verify --verify_rows 5 --json a --csv b --chart c.svg",
             options),
       "");
   EXPECT_EQ(options.ProblemText(),
-            "batch 2, 32 heads on 4, dim 576 and 512, bf16, causal bottom_right, query_length 1, with weights");
+            "batch 2, 32 heads on 4, dim 576 and 512, bf16, causal bottom_right, window_left 512, window_right -1, "
+            "softcap 30, bf16 products, query_length 1, with weights");
   EXPECT_EQ(options.LoadText(), "12.5 calls/s on 2 connections");
   EXPECT_EQ(options.QueryLength(128), 1);
   EXPECT_EQ(options.InFlight(), 7);

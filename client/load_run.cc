@@ -90,6 +90,10 @@ absl::StatusOr<AttendRequest> MakeLoadRequest(const LoadOptions& options, int64_
   request.key = *std::move(key);
   request.value = *std::move(value);
   request.options.set_causal(options.causal);
+  if (options.window_left) request.options.set_window_left(*options.window_left);
+  if (options.window_right) request.options.set_window_right(*options.window_right);
+  request.options.set_softcap(options.softcap);
+  request.options.set_compute_type(options.compute_type);
   request.results.set_weights(options.weights);
   return request;
 }

@@ -61,8 +61,19 @@ TEST_F(LoadCommandWireTest, FilesThroughTheServer) {
   }
   const std::string files = absl::StrCat("infer --query ", Path("q.npy"), " --key ", Path("k.npy"), " --value ",
                                          Path("v.npy"), " --output ", Path("o.npy"), " --verify --verify_rows 0 ");
-  for (const char* options : {"", "--element_type bf16", "--element_type f16", "--causal top_left",
-                              "--causal bottom_right --key_lengths 100,0", "--scale -0.5 --key_lengths 1,99"}) {
+  ASSERT_EQ(Run(absl::StrCat("generate --shape 8,60,100 --output ", Path("b.npy"))).exit.code, 0);
+  const std::string bias = absl::StrCat("--bias ", Path("b.npy"));
+  for (const std::string& options :
+       {std::string(), std::string("--element_type bf16"), std::string("--element_type f16"),
+        std::string("--causal top_left"), std::string("--causal bottom_right --key_lengths 100,0"),
+        std::string("--scale -0.5 --key_lengths 1,99"), std::string("--softcap 2 --window_left 7 --window_right 0"),
+        std::string("--query_offset -3,50 --causal top_left --alibi_slopes 1,0.5,0.25,0.1,0.05,0,-0.1,-0.2"),
+        std::string("--sinks=-inf,0,1,2,3,4,5,90 --average_weights_over_heads"),
+        std::string("--element_type bf16 --output_type f32"), std::string("--compute_type bf16"),
+        absl::StrCat(bias, " --weight_query_rows 59,0,17"),
+        absl::StrCat(bias, " --softcap 5 --reject_non_finite --causal top_left --score_stage masked --scores ",
+                     Path("s.npy")),
+        absl::StrCat(bias, " --softcap 5 --key_lengths 30,40 --score_stage softcapped --scores ", Path("s.npy"))}) {
     const FinishedProgram inferred =
         Run(absl::StrCat(files, options, " --weights ", Path("w.npy"), " --logsumexp ", Path("l.npy")));
     EXPECT_EQ(inferred.exit.code, 0) << options << ": " << inferred.standard_error;
@@ -74,10 +85,24 @@ TEST_F(LoadCommandWireTest, FilesThroughTheServer) {
   EXPECT_THAT(refused.standard_error, HasSubstr("101"));
 }
 
+TEST_F(LoadCommandWireTest, RaggedFilesThroughTheServer) {
+  for (const char* name : {"q", "k", "v"}) {
+    const std::string shape = *name == 'q' ? "60,8,64" : "100,2,64";
+    ASSERT_EQ(Run(absl::StrCat("generate --shape ", shape, " --output ", Path(absl::StrCat(name, ".npy")))).exit.code,
+              0);
+  }
+  const FinishedProgram inferred = Run(absl::StrCat(
+      "infer --layout thd --query_starts 0,1,1,40,60 --key_starts 0,30,50,50,100 --causal bottom_right --query ",
+      Path("q.npy"), " --key ", Path("k.npy"), " --value ", Path("v.npy"), " --output ", Path("o.npy"), " --logsumexp ",
+      Path("l.npy"), " --verify --verify_rows 0"));
+  EXPECT_EQ(inferred.exit.code, 0) << inferred.standard_error;
+  EXPECT_THAT(inferred.standard_output, HasSubstr("480 of 480 rows, nothing beyond rounding"));
+}
+
 TEST_F(LoadCommandWireTest, LoadIsMeasuredAndVerified) {
   const FinishedProgram load =
       Run(absl::StrCat("load --lengths 16,64,300 --count 12 --concurrency 3 --connections 2 --kv_heads 2 --weights "
-                       "--causal bottom_right --verify --json ",
+                       "--causal bottom_right --window_left 40 --softcap 20 --verify --json ",
                        Path("load.json")));
   ASSERT_EQ(load.exit.code, 0) << load.standard_error;
   EXPECT_EQ(load.standard_error, "") << "no progress without a terminal";
