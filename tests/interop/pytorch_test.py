@@ -29,6 +29,8 @@ from torch.nn.functional import scaled_dot_product_attention
 SERVER, PROTOC, REPOSITORY = sys.argv[1:4]
 FUSED, PLAIN = SDPBackend.FLASH_ATTENTION, SDPBackend.MATH
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
+# Tells one meaning from another; how near results are is measured by AgreementTest.
+SAME = {"rtol": 1e-5, "atol": 1e-5}
 NAN, INFINITY = float("nan"), float("inf")
 
 
@@ -210,14 +212,14 @@ class DisagreementTest(ServerTest):
             call = random_call("corner", torch.float32, (batch, heads, query_length, dim),
                                (batch, heads, key_length, dim), is_causal=True)
             upper_left = self.attend(call)["output"]
-            np.testing.assert_allclose(call.run(PLAIN), upper_left, 1e-5, 1e-5)
+            np.testing.assert_allclose(call.run(PLAIN), upper_left, **SAME)
             request = call.request()
             request.options["causal"] = "BOTTOM_RIGHT"
             lower_right = self.service.attend(request)["output"]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of rows without keys
                 call.attn_mask, call.is_causal = causal_lower_right(query_length, key_length), False
-            np.testing.assert_allclose(call.run(PLAIN), lower_right, 1e-5, 1e-5)
+            np.testing.assert_allclose(call.run(PLAIN), lower_right, **SAME)
             self.assertEqual(np.allclose(upper_left, lower_right, 1e-2), query_length == key_length)
 
     def test_mask_beside_causal(self):
@@ -227,7 +229,7 @@ class DisagreementTest(ServerTest):
             call.run(PLAIN)
         ours = self.attend(call)["output"]
         call.attn_mask, call.is_causal = call.attn_mask.tril(), False
-        np.testing.assert_allclose(call.run(PLAIN), ours, 1e-5, 1e-5)
+        np.testing.assert_allclose(call.run(PLAIN), ours, **SAME)
 
     def test_mask_of_rank_1(self):
         call = random_call("rank 1", torch.float32, (1, 1, 3, 8), (1, 1, 5, 8), attn_mask=((5,), torch.bool))
@@ -236,7 +238,7 @@ class DisagreementTest(ServerTest):
             call.run(FUSED)
         self.assert_refused(call.request(), "mask")
         call.attn_mask = call.attn_mask[None]
-        np.testing.assert_allclose(theirs, self.attend(call)["output"], 1e-5, 1e-5)
+        np.testing.assert_allclose(theirs, self.attend(call)["output"], **SAME)
 
     def test_logsumexp_of_a_row_without_keys(self):
         call = random_call("empty row", torch.float32, (1, 1, 3, 8), (1, 1, 5, 8))
@@ -245,7 +247,7 @@ class DisagreementTest(ServerTest):
         theirs = cpu_kernel(call)[1].numpy()
         ours = self.attend(call, logsumexp=True)["logsumexp"]
         self.assertEqual((theirs[0, 0, 1], ours[0, 0, 1]), (0, -INFINITY))
-        np.testing.assert_allclose(theirs[..., ::2], ours[..., ::2], 1e-5)
+        np.testing.assert_allclose(theirs[..., ::2], ours[..., ::2], **SAME)
 
     def test_nan_of_masked_keys_and_values(self):
         visible = torch.ones(3, 5, dtype=torch.bool)
