@@ -166,6 +166,22 @@ TEST(AttentionProblemTest, RefusesRowsOfNoQuery) {
   });
 }
 
+// The few rows of very many queries, that are of no bytes without a batch.
+TEST(AttentionProblemTest, RefusesARowTwiceAmongManyQueries) {
+  AttentionShape shape = SmallShape();
+  shape.batch = 0;
+  shape.query_length = int64_t{1} << 50;
+  ExpectRefused({{"weight_query_rows[3]",
+                  "QUERY_ROW_TWICE",
+                  "1099511627776",
+                  shape,
+                  {},
+                  {.weights = true, .weight_query_rows = {7, int64_t{1} << 40, 0, int64_t{1} << 40, 7}}}});
+  EXPECT_TRUE(AttentionProblem::Create(shape, ElementType::kFloat32, {},
+                                       {.weights = true, .weight_query_rows = {int64_t{1} << 40, 0}})
+                  .ok());
+}
+
 AttentionOptions Ragged() { return {.layout = Layout::kTHD, .query_starts = {0, 2, 5}, .key_starts = {0, 7, 7}}; }
 
 template <class Change>
