@@ -9,8 +9,8 @@ import re
 import sys
 
 REASON = re.compile(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)"')
-# Lines that have reasons: as a member of a violation, or as an argument of a check.
-REASON_CONTEXT = re.compile(r"reason|_OUT_OF_RANGE|_MISMATCH|_COUNT|_FINITE")
+# Lines that have reasons: as a member of a violation, or as an argument of a check or of a refusal.
+REASON_CONTEXT = re.compile(r"reason|_OUT_OF_RANGE|_MISMATCH|_COUNT|_FINITE|refuse\(")
 
 
 def reasons_in_sources(root):
