@@ -5,9 +5,11 @@
 #include <omp.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "absl/status/status.h"
 #include "core/attention_problem.h"
 #include "core/buffer_pool.h"
+#include "core/instruction_set.h"
 #include "core/tile_kernels.h"
 #include "core/tiled_attention.h"
 #include "gtest/gtest.h"
@@ -138,10 +141,20 @@ inline int64_t At(const Strides& s, int64_t b, int64_t h, int64_t i, int64_t d) 
   return b * s.batch + h * s.head + i * s.row + d;
 }
 
+// What ATTEND_TEST_INSTRUCTION_SET caps the computation to; nothing unless it is set.
+inline std::optional<InstructionSet> InstructionSetUnderTest() {
+  const char* const name = std::getenv("ATTEND_TEST_INSTRUCTION_SET");
+  if (name == nullptr) return std::nullopt;
+  const auto set = ParseInstructionSet(name);
+  EXPECT_TRUE(set.ok()) << set.status();
+  return *set;
+}
+
 class TiledAttentionTest : public testing::Test {
  protected:
   static std::unique_ptr<TileKernels> MakeKernels(int workers, BufferPool* buffers) {
-    auto kernels = TileKernels::Create({.workers = workers, .max_instruction_set = {}, .buffers = buffers});
+    auto kernels =
+        TileKernels::Create({.workers = workers, .max_instruction_set = InstructionSetUnderTest(), .buffers = buffers});
     EXPECT_TRUE(kernels.ok()) << kernels.status();
     return *std::move(kernels);
   }

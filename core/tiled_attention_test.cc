@@ -11,89 +11,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/plain_attention.h"
 #include "core/tiled_attention_fixture.h"
 #include "gtest/gtest.h"
 
 namespace attend::core {
 namespace {
-
-// Inputs as floats, converted once.
-struct Numbers {
-  std::vector<float> query, key, value;
-
-  explicit Numbers(const Inputs& in) : query(in.query.Numbers()), key(in.key.Numbers()), value(in.value.Numbers()) {}
-};
-
-struct ExactRow {
-  std::vector<double> weights;  // [key_length]
-  std::vector<double> output;   // [value_dim]
-  double logsumexp = -std::numeric_limits<double>::infinity();
-};
-
-// One query, literally.
-ExactRow Row(const AttentionProblem& p, const Numbers& in, int64_t b, int64_t h, int64_t i) {
-  const int64_t kv = h / p.group_size();
-  const int64_t end = p.VisibleKeys(b, i).end;
-  ExactRow row = {.weights = std::vector<double>(p.shape().key_length),
-                  .output = std::vector<double>(p.shape().value_dim)};
-  std::vector<double>& weights = row.weights;
-  double top = -std::numeric_limits<double>::infinity();
-  for (int64_t j = 0; j < end; ++j) {
-    const float* const query = &in.query[At(p.QueryStrides(), b, h, i, 0)];
-    const float* const key = &in.key[At(p.KeyStrides(), b, kv, j, 0)];
-    double dot = 0;
-    for (int64_t d = 0; d < p.shape().head_dim; ++d) {
-      dot += double{query[d]} * key[d];
-    }
-    weights[j] = dot * p.scale();
-    top = std::max(top, weights[j]);
-  }
-  double sum = 0;
-  for (int64_t j = 0; j < end; ++j) sum += weights[j] = std::exp(weights[j] - top);
-  for (int64_t j = 0; j < end; ++j) {
-    weights[j] /= sum;
-    const float* const value = &in.value[At(p.ValueStrides(), b, kv, j, 0)];
-    for (int64_t d = 0; d < p.shape().value_dim; ++d) row.output[d] += weights[j] * value[d];
-  }
-  if (end != 0) row.logsumexp = top + std::log(sum);
-  return row;
-}
-
-// The optional results of one query of `visible` keys, where they were asked for.
-void ExpectWeightsAndLogsumexp(const Results& out, int64_t row, int64_t visible, const ExactRow& exact,
-                               double tolerance) {
-  if (!out.logsumexp.empty() && std::isinf(exact.logsumexp)) {
-    ASSERT_EQ(out.logsumexp[row], -kInfinity);
-  } else if (!out.logsumexp.empty()) {
-    ASSERT_NEAR(out.logsumexp[row], exact.logsumexp, tolerance);
-  }
-  if (out.weights.empty()) return;
-  const auto key_length = static_cast<int64_t>(exact.weights.size());
-  for (int64_t j = 0; j < key_length; ++j) {
-    ASSERT_NEAR(out.weights[row * key_length + j], exact.weights[j], 2e-6) << j;
-  }
-  for (int64_t j = visible; j < key_length; ++j) ASSERT_EQ(out.weights[row * key_length + j], 0) << j;
-}
-
-void ExpectCorrect(const AttentionProblem& p, const Inputs& in, const Results& out) {
-  const AttentionShape& s = p.shape();
-  const double logsumexp_tolerance = p.type() == ElementType::kBFloat16 ? 1e-4 : 2e-5;
-  const double rounding = p.type() == ElementType::kFloat32 ? 2e-5 : p.type() == ElementType::kFloat16 ? 2e-3 : 2e-2;
-  const Numbers numbers(in);
-  const std::vector<float> outputs = out.output.Numbers();
-  for (int64_t row = 0; row < s.batch * s.query_heads * s.query_length; ++row) {
-    const int64_t b = row / s.query_length / s.query_heads;
-    const int64_t h = row / s.query_length % s.query_heads;
-    const int64_t i = row % s.query_length;
-    SCOPED_TRACE(absl::StrCat("b ", b, " h ", h, " i ", i));
-    const ExactRow exact = Row(p, numbers, b, h, i);
-    for (int64_t d = 0; d < s.value_dim; ++d) {
-      ASSERT_NEAR(outputs[At(p.OutputStrides(), b, h, i, d)], exact.output[d], rounding) << d;
-    }
-    ExpectWeightsAndLogsumexp(out, row, p.VisibleKeys(b, i).end, exact, logsumexp_tolerance);
-    if (testing::Test::HasFatalFailure()) return;
-  }
-}
 
 // The maximum grows far with every block of keys: what was summed before must shrink to nothing.
 TEST_F(TiledAttentionTest, RescalesWhatWasSummedBeforeALargerScore) {

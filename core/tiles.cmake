@@ -21,7 +21,16 @@ attend_add_test(packing_test SOURCES packing_test.cc DEPS attend::core_tiles hwy
 attend_add_test(score_transform_test SOURCES score_transform_test.cc DEPS attend::core_tiles hwy::hwy)
 attend_add_test(softmax_test SOURCES softmax_test.cc DEPS attend::core_tiles hwy::hwy)
 attend_add_test(tile_kernels_test SOURCES tile_kernels_test.cc DEPS attend::core_tiles OpenMP::OpenMP_CXX)
+attend_add_test(tiled_attention_options_test SOURCES tiled_attention_options_test.cc
+  DEPS attend::core_tiles OpenMP::OpenMP_CXX)
 attend_add_test(tiled_attention_steps_test SOURCES tiled_attention_steps_test.cc
   DEPS attend::core_tiles OpenMP::OpenMP_CXX)
 attend_add_test(tiled_attention_test SOURCES tiled_attention_test.cc DEPS attend::core_tiles OpenMP::OpenMP_CXX)
+if(ATTEND_BUILD_TESTS)
+  foreach(set avx2 avx512)
+    add_test(NAME tiled_attention_options_${set} COMMAND tiled_attention_options_test --gtest_brief=1)
+    set_tests_properties(tiled_attention_options_${set} PROPERTIES
+      ENVIRONMENT ATTEND_TEST_INSTRUCTION_SET=${set} LABELS core TIMEOUT 300)
+  endforeach()
+endif()
 attend_add_test(visibility_test SOURCES visibility_test.cc DEPS attend::core_tiles hwy::hwy)
