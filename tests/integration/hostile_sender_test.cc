@@ -132,7 +132,10 @@ TEST_F(HostileSenderTest, AnAnnouncedMessageOfOneGibibyteIsRefusedAtItsHeaders) 
 }
 
 TEST_F(HostileSenderTest, GzipThatUnfoldsToOneGibibyte) {
-  grpc::GenericStub stub(NewChannel(server().grpc_address()));
+  const auto channel = NewChannel(server().grpc_address());
+  // One thread connects and compresses: on a busy machine its HTTP/2 preface would follow after handshake_timeout.
+  ASSERT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(60)));
+  grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120));
