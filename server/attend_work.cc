@@ -125,7 +125,6 @@ void AttendWork::Admitted(const absl::Status& status) {
 
 void AttendWork::Allocate() {
   if (EndIfCancelled()) return;
-  events_.admitted();
   absl::StatusOr<ResponseWriter> writer = ResponseWriter::Create(*outcome_.problem, backend_.buffers);
   if (!writer.ok()) return End(writer.status());
   writer_ = *std::move(writer);
@@ -139,6 +138,7 @@ void AttendWork::Allocate() {
 void AttendWork::Gather() {
   if (EndIfCancelled()) return;
   if (!gatherer_->Step(kGatherBytes)) return Post(&AttendWork::Gather);
+  events_.gathered();
   Compute();
 }
 

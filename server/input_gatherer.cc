@@ -8,6 +8,13 @@
 #include "core/element_type.h"
 
 namespace attend::server {
+namespace {
+
+// Larger tensors are copied even where they could stay: what stays counts against gRPC's memory quota, which is sized
+// for what is being received, until the request is computed.
+constexpr int64_t kInPlaceBytes = int64_t{64} << 10;
+
+}  // namespace
 
 absl::StatusOr<InputGatherer> InputGatherer::Create(const core::AttentionProblem& problem, RequestTensors tensors,
                                                     core::BufferPool& buffers) {
@@ -19,7 +26,8 @@ absl::StatusOr<InputGatherer> InputGatherer::Create(const core::AttentionProblem
     Tensor& tensor = result.tensors_[i];
     const int64_t bytes = arrived[i]->size();
     if (bytes == 0) continue;
-    if (const std::byte* in_place = arrived[i]->InPlace(alignment)) {
+    const std::byte* const in_place = bytes <= kInPlaceBytes ? arrived[i]->InPlace(alignment) : nullptr;
+    if (in_place != nullptr) {
       *places[i] = in_place;
       tensor.in_place = std::move(*arrived[i]);
       continue;
