@@ -102,6 +102,16 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& name, std::functi
   return option;
 }
 
+// A UsageError if one of the frame's own options is on the command line.
+absl::Status CheckNoOptionGiven(const CLI::App& frame, absl::string_view command) {
+  for (const CLI::Option* option : frame.get_options()) {
+    if (option->count() > 0) {
+      return UsageError(absl::StrCat(option->get_name(), " does not go with ", command, ", which needs no server"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 void PrintLine(absl::string_view line) { std::cerr << line << '\n'; }
 
 }  // namespace
@@ -143,12 +153,8 @@ CLI::App& Commands::AddLocal(const std::string& name, const std::string& descrip
   command->fallthrough(false);  // options of the frame are unknown to it
   command->callback([this, name, run = std::move(run)] {
     chosen_ = [this, name, run] {
-      for (const CLI::Option* option : app_.get_options()) {  // given before the command
-        if (option->count() > 0) {
-          return UsageError(absl::StrCat(option->get_name(), " does not go with ", name, ", which needs no server"));
-        }
-      }
-      return run();
+      const absl::Status status = CheckNoOptionGiven(app_, name);  // before the command
+      return status.ok() ? run() : status;
     };
   });
   return *command;

@@ -31,6 +31,8 @@ function(attend_add_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE attend_warnings ${arg_DEPS} GTest::gmock GTest::gtest_main)
+  # A test's own code is not what it measures or ships; this compiles in three quarters of the time.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
 endfunction()

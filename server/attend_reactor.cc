@@ -175,7 +175,7 @@ void AttendReactor::BeginWork() {
                           .deadline = deadline_,
                           .last_byte = last_byte_,
                           .receive = record_.receive},
-                         {.admitted = [self = self_] { self->visit_.Leave(); },
+                         {.gathered = [self = self_] { self->visit_.Leave(); },
                           .done = [self = self_](AttendWork::Outcome outcome) { self->WorkDone(std::move(outcome)); }});
   {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -145,7 +145,6 @@ void AttendWork::Admitted(const absl::Status& status) {
 
 void AttendWork::Allocate() {
   if (EndIfCancelled()) return;
-  events_.admitted();
   absl::StatusOr<ResponseWriter> writer = ResponseWriter::Create(*outcome_.problem, backend_.buffers);
   if (!writer.ok()) return End(writer.status());
   writer_ = *std::move(writer);
@@ -159,6 +158,7 @@ void AttendWork::Allocate() {
 void AttendWork::Gather() {
   if (EndIfCancelled()) return;
   if (!gatherer_->Step(kGatherBytes)) return Post(&AttendWork::Gather);
+  events_.gathered();
   if (!reject_non_finite_) return Compute();
   search_.emplace(*outcome_.problem, gatherer_->inputs());
   Post(&AttendWork::Search);

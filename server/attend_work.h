@@ -47,8 +47,9 @@ class AttendWork : public std::enable_shared_from_this<AttendWork> {
   };
 
   struct Events {
-    // The request's bytes are now charged to the memory budget: what held those that arrived may go.
-    std::function<void()> admitted;
+    // The message is copied into memory of ours: what was charged for receiving it may go. Not at admission, which
+    // comes before: gRPC holds the message till it is copied, and resets connections where its quota runs short.
+    std::function<void()> gathered;
     // Called exactly once, last, on any thread; must not block.
     std::function<void(Outcome)> done;
   };

@@ -8,6 +8,13 @@
 #include "core/element_type.h"
 
 namespace attend::server {
+namespace {
+
+// Larger tensors are copied even where they could stay: what stays counts against gRPC's memory quota, which is sized
+// for what is being received, until the request is computed.
+constexpr int64_t kInPlaceBytes = int64_t{64} << 10;
+
+}  // namespace
 
 absl::StatusOr<InputGatherer> InputGatherer::Create(const core::AttentionProblem& problem, RequestTensors tensors,
                                                     core::BufferPool& buffers) {
@@ -32,7 +39,8 @@ absl::StatusOr<InputGatherer> InputGatherer::Create(const core::AttentionProblem
     const Arrival& arrival = arrivals[i];
     const int64_t bytes = arrival.bytes.size();
     if (bytes == 0) continue;
-    if (const std::byte* in_place = arrival.bytes.InPlace(arrival.alignment)) {
+    const std::byte* const in_place = bytes <= kInPlaceBytes ? arrival.bytes.InPlace(arrival.alignment) : nullptr;
+    if (in_place != nullptr) {
       arrival.place = in_place;
       tensor.in_place = std::move(arrival.bytes);
       continue;

@@ -4,15 +4,23 @@
 #include <cstring>
 #include <utility>
 
+#include "grpcpp/support/byte_buffer.h"
+
 namespace attend::wire {
+
+void LetGo(std::vector<grpc::Slice>& slices) {
+  if (slices.empty()) return;
+  // Destroying a buffer makes the execution context.
+  const grpc::ByteBuffer last_references(slices.data(), slices.size());
+  slices.clear();
+}
 
 BulkBytes::BulkBytes(BulkBytes&& other) noexcept
     : slices_(std::exchange(other.slices_, {})), size_(std::exchange(other.size_, 0)) {}
 
-BulkBytes& BulkBytes::operator=(BulkBytes&& other) noexcept {
-  if (this == &other) return *this;
-  slices_ = std::exchange(other.slices_, {});
-  size_ = std::exchange(other.size_, 0);
+BulkBytes& BulkBytes::operator=(BulkBytes other) noexcept {
+  std::swap(slices_, other.slices_);
+  std::swap(size_, other.size_);
   return *this;
 }
 
@@ -61,9 +69,19 @@ BulkGatherer::BulkGatherer(BulkBytes bytes, void* destination)
   slices_ = bytes.Release();
 }
 
+BulkGatherer& BulkGatherer::operator=(BulkGatherer&& other) noexcept {
+  std::swap(slices_, other.slices_);
+  next_ = other.next_;
+  offset_ = other.offset_;
+  destination_ = other.destination_;
+  remaining_ = other.remaining_;
+  return *this;
+}
+
 int64_t BulkGatherer::Step(int64_t max_bytes) {
   int64_t allowance = std::min(std::max<int64_t>(max_bytes, 1), remaining_);
   const int64_t copied = allowance;
+  std::vector<grpc::Slice> finished;
   while (allowance > 0) {
     grpc::Slice& slice = slices_[next_];
     const size_t piece = std::min(slice.size() - offset_, static_cast<size_t>(allowance));
@@ -72,11 +90,12 @@ int64_t BulkGatherer::Step(int64_t max_bytes) {
     offset_ += piece;
     allowance -= static_cast<int64_t>(piece);
     if (offset_ == slice.size()) {
-      slice = grpc::Slice();
+      finished.push_back(std::exchange(slice, {}));
       ++next_;
       offset_ = 0;
     }
   }
+  LetGo(finished);
   remaining_ -= copied;
   return copied;
 }

@@ -11,16 +11,21 @@
 
 namespace attend::wire {
 
+// Clears `slices`. Whoever lets go of slices that gRPC received does it through here: freeing the last reference can
+// make gRPC 1.51 schedule a closure (where its memory quota runs short), for which it needs an execution context. Only
+// its own threads have one; grpc_slice_unref() makes none, unlike the rest of its interface, and reads a null pointer.
+void LetGo(std::vector<grpc::Slice>& slices);
+
 // A sequence of slices. Copying it copies references, never bytes. A value: not thread-safe, but copies are
 // independent.
 class BulkBytes {
  public:
   BulkBytes() = default;
+  ~BulkBytes() { LetGo(slices_); }
   BulkBytes(const BulkBytes&) = default;
-  BulkBytes& operator=(const BulkBytes&) = default;
   // A moved-from value is empty.
   BulkBytes(BulkBytes&& other) noexcept;
-  BulkBytes& operator=(BulkBytes&& other) noexcept;
+  BulkBytes& operator=(BulkBytes other) noexcept;
 
   // Lends `size` bytes without copying them. They stay unchanged until `owner`, which may be null for memory that lives
   // as long as the process, is let go: on any thread, possibly after the call they were sent in has ended, because the
@@ -54,6 +59,9 @@ class BulkGatherer {
   BulkGatherer() = default;
   // `destination` has room for bytes.size() bytes and outlives the last Step.
   BulkGatherer(BulkBytes bytes, void* destination);
+  ~BulkGatherer() { LetGo(slices_); }
+  BulkGatherer(BulkGatherer&& other) = default;
+  BulkGatherer& operator=(BulkGatherer&& other) noexcept;
 
   // Copies up to `max_bytes` more, at least 1 if any are left, and returns how many.
   int64_t Step(int64_t max_bytes);
