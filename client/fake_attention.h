@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attend/v1/attention.pb.h"
@@ -38,8 +39,7 @@ inline void FillTensor(v1::DataType type, const std::vector<int64_t>& shape, con
   tensor->set_data(rounded.data.data(), rounded.data.size());
 }
 
-// The exact answer, rounded.
-inline v1::AttendResponse ReferenceAnswer(const v1::AttendRequest& wire) {
+inline AttendRequest ViewOf(const v1::AttendRequest& wire) {
   AttendRequest request;
   request.query = ViewOf(wire.query());
   request.key = ViewOf(wire.key());
@@ -48,20 +48,18 @@ inline v1::AttendResponse ReferenceAnswer(const v1::AttendRequest& wire) {
   if (wire.options().has_bias()) request.bias = ViewOf(wire.options().bias());
   request.options = wire.options();
   request.results = wire.results();
-  const auto reference = *ReferenceAttention::Create(request);
+  return request;
+}
+
+// Adds the output and logsumexp of every row.
+inline void AnswerRows(const v1::AttendRequest& wire, const ReferenceAttention& reference,
+                       v1::AttendResponse* response) {
   const AxisLengths axes = reference.axes();
   const v1::Layout layout = wire.options().layout();
-  const std::vector<int64_t> shape =
-      LayoutShape(layout, axes.batch, axes.query_heads, axes.query_length, axes.value_dim);
   const RowStrides strides = LayoutStrides(layout, axes.query_heads, axes.query_length, axes.value_dim);
-  const std::vector<int64_t> chosen(wire.results().weight_query_rows().begin(),
-                                    wire.results().weight_query_rows().end());
-  const int64_t matrix_rows = chosen.empty() ? axes.query_length : static_cast<int64_t>(chosen.size());
-  const bool averaged = wire.results().average_weights_over_heads();
-  const int64_t rows = reference.total_rows();
-  std::vector<float> output(static_cast<size_t>(rows * axes.value_dim));
+  std::vector<float> output(static_cast<size_t>(reference.total_rows() * axes.value_dim));
   std::vector<float> logsumexp;
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t row = 0; row < reference.total_rows(); ++row) {
     const RowPlace at = reference.Place(row);
     const ReferenceRow exact = reference.Compute(at.batch, at.head, at.query);
     const int64_t start =
@@ -71,43 +69,58 @@ inline v1::AttendResponse ReferenceAnswer(const v1::AttendRequest& wire) {
     }
     logsumexp.push_back(static_cast<float>(exact.logsumexp));
   }
+  if (!wire.results().omit_output()) {
+    const bool as_inputs = wire.options().output_type() == v1::DATA_TYPE_UNSPECIFIED;
+    FillTensor(as_inputs ? wire.query().data_type() : wire.options().output_type(),
+               LayoutShape(layout, axes.batch, axes.query_heads, axes.query_length, axes.value_dim), output,
+               response->mutable_output());
+  }
+  if (wire.results().logsumexp()) {
+    std::vector<int64_t> shape = {axes.query_heads, axes.query_length};
+    if (layout != v1::LAYOUT_THD) shape.insert(shape.begin(), axes.batch);
+    FillTensor(v1::DATA_TYPE_FLOAT32, shape, logsumexp, response->mutable_logsumexp());
+  }
+}
+
+// Adds weights and scores of the rows that are asked for.
+inline void AnswerMatrices(const v1::AttendRequest& wire, const ReferenceAttention& reference,
+                           v1::AttendResponse* response) {
+  const AxisLengths axes = reference.axes();
+  std::vector<int64_t> queries(wire.results().weight_query_rows().begin(), wire.results().weight_query_rows().end());
+  for (int64_t i = 0; wire.results().weight_query_rows().empty() && i < axes.query_length; ++i) queries.push_back(i);
   std::vector<float> weights;
   std::vector<float> scores;
-  for (int64_t b = 0; b < axes.batch && layout != v1::LAYOUT_THD; ++b) {
-    std::vector<double> sums(static_cast<size_t>(matrix_rows * axes.key_length));
-    for (int64_t h = 0; h < axes.query_heads; ++h) {
-      for (int64_t r = 0; r < matrix_rows; ++r) {
-        const ReferenceRow exact = reference.Compute(b, h, chosen.empty() ? r : chosen[static_cast<size_t>(r)]);
-        scores.insert(scores.end(), exact.scores.begin(), exact.scores.end());
-        if (!averaged) weights.insert(weights.end(), exact.weights.begin(), exact.weights.end());
-        for (int64_t j = 0; j < axes.key_length; ++j) {
-          sums[static_cast<size_t>(r * axes.key_length + j)] += exact.weights[static_cast<size_t>(j)];
-        }
-      }
-    }
-    for (const double sum : sums) {
-      if (averaged) weights.push_back(static_cast<float>(sum / static_cast<double>(axes.query_heads)));
+  for (int64_t head = 0; head < axes.batch * axes.query_heads; ++head) {
+    for (const int64_t query : queries) {
+      const ReferenceRow row = reference.Compute(head / axes.query_heads, head % axes.query_heads, query);
+      weights.insert(weights.end(), row.weights.begin(), row.weights.end());
+      scores.insert(scores.end(), row.scores.begin(), row.scores.end());
     }
   }
+  std::vector<int64_t> shape = {axes.batch, axes.query_heads, static_cast<int64_t>(queries.size()), axes.key_length};
+  if (!scores.empty()) FillTensor(v1::DATA_TYPE_FLOAT32, shape, scores, response->mutable_scores());
+  if (wire.results().average_weights_over_heads()) {
+    const size_t per_head = queries.size() * static_cast<size_t>(axes.key_length);
+    std::vector<float> averages(static_cast<size_t>(axes.batch) * per_head);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const size_t batch = i / per_head / static_cast<size_t>(axes.query_heads);
+      averages[batch * per_head + i % per_head] += weights[i] / static_cast<float>(axes.query_heads);
+    }
+    weights = std::move(averages);
+    shape.erase(shape.begin() + 1);
+  }
+  if (wire.results().weights()) FillTensor(v1::DATA_TYPE_FLOAT32, shape, weights, response->mutable_weights());
+}
+
+// The exact answer, rounded.
+inline v1::AttendResponse ReferenceAnswer(const v1::AttendRequest& wire) {
+  const auto reference = *ReferenceAttention::Create(ViewOf(wire));
+  const AxisLengths axes = reference.axes();
   v1::AttendResponse response;
-  const v1::DataType output_type = wire.options().output_type() == v1::DATA_TYPE_UNSPECIFIED
-                                       ? wire.query().data_type()
-                                       : wire.options().output_type();
-  if (!wire.results().omit_output()) FillTensor(output_type, shape, output, response.mutable_output());
-  const std::vector<int64_t> matrix = {axes.batch, axes.query_heads, matrix_rows, axes.key_length};
-  const std::vector<int64_t> averages = {axes.batch, matrix_rows, axes.key_length};
-  if (wire.results().weights()) {
-    FillTensor(v1::DATA_TYPE_FLOAT32, averaged ? averages : matrix, weights, response.mutable_weights());
-  }
-  if (!scores.empty()) FillTensor(v1::DATA_TYPE_FLOAT32, matrix, scores, response.mutable_scores());
-  if (wire.results().logsumexp()) {
-    const std::vector<int64_t> packed = {axes.query_heads, axes.query_length};
-    const std::vector<int64_t> whole = {axes.batch, axes.query_heads, axes.query_length};
-    FillTensor(v1::DATA_TYPE_FLOAT32, layout == v1::LAYOUT_THD ? packed : whole, logsumexp,
-               response.mutable_logsumexp());
-  }
+  AnswerRows(wire, reference, &response);
+  if (wire.options().layout() != v1::LAYOUT_THD) AnswerMatrices(wire, reference, &response);
   response.mutable_timings()->mutable_compute()->set_nanos(2'000'000);
-  response.set_multiply_adds(rows * axes.key_length * (axes.head_dim + axes.value_dim));
+  response.set_multiply_adds(reference.total_rows() * axes.key_length * (axes.head_dim + axes.value_dim));
   response.set_request_id(wire.request_id());
   return response;
 }

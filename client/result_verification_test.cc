@@ -164,22 +164,19 @@ struct Matrices {
 Matrices ComputeMatrices(const AttendRequest& request) {
   const auto reference = *ReferenceAttention::Create(request);
   const AxisLengths axes = reference.axes();
+  const auto per_head = static_cast<size_t>(2 * axes.key_length);
   Matrices matrices;
-  for (int64_t b = 0; b < axes.batch; ++b) {
-    std::vector<double> sums(static_cast<size_t>(2 * axes.key_length));
-    for (int64_t h = 0; h < axes.query_heads; ++h) {
-      for (const int64_t r : {0, 1}) {
-        const ReferenceRow row = reference.Compute(b, h, r == 0 ? 2 : 0);
-        matrices.weights.insert(matrices.weights.end(), row.weights.begin(), row.weights.end());
-        matrices.scores.insert(matrices.scores.end(), row.scores.begin(), row.scores.end());
-        for (int64_t j = 0; j < axes.key_length; ++j) {
-          sums[static_cast<size_t>(r * axes.key_length + j)] += row.weights[static_cast<size_t>(j)];
-        }
-      }
+  for (int64_t head = 0; head < axes.batch * axes.query_heads; ++head) {
+    for (const int64_t query : {2, 0}) {
+      const ReferenceRow row = reference.Compute(head / axes.query_heads, head % axes.query_heads, query);
+      matrices.weights.insert(matrices.weights.end(), row.weights.begin(), row.weights.end());
+      matrices.scores.insert(matrices.scores.end(), row.scores.begin(), row.scores.end());
     }
-    for (const double sum : sums) {
-      matrices.averages.push_back(static_cast<float>(sum / static_cast<double>(axes.query_heads)));
-    }
+  }
+  matrices.averages.resize(static_cast<size_t>(axes.batch) * per_head);
+  for (size_t i = 0; i < matrices.weights.size(); ++i) {
+    const size_t batch = i / per_head / static_cast<size_t>(axes.query_heads);
+    matrices.averages[batch * per_head + i % per_head] += matrices.weights[i] / static_cast<float>(axes.query_heads);
   }
   return matrices;
 }

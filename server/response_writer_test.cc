@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-core::AttentionProblem Problem(core::Layout layout, core::ResultSelection results, int64_t query_length = 3) {
+core::AttentionProblem Problem(core::Layout layout, const core::ResultSelection& results, int64_t query_length = 3) {
   const core::AttentionShape shape = {.batch = 2,
                                       .query_heads = 4,
                                       .kv_heads = 2,

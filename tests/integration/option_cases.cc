@@ -93,7 +93,7 @@ using SetNumber = void (v1::AttentionOptions::*)(T);
 
 void AddNumberCases(std::vector<OptionCase>* cases) {
   const auto number = [cases]<typename T>(std::string field, T value, Effect effect, SetNumber<T> set,
-                                          std::function<void(AttentionOptions&)> meaning) {
+                                          const std::function<void(AttentionOptions&)>& meaning) {
     cases->push_back({std::move(field),
                       std::to_string(value),
                       effect,
@@ -123,8 +123,8 @@ void AddNumberCases(std::vector<OptionCase>* cases) {
 }
 
 void AddListCases(std::vector<OptionCase>* cases) {
-  const auto list = [cases](std::string field, Effect effect, auto values, auto mutable_list, auto member,
-                            Setting beside = {[](v1::AttendRequest&) {}}) {
+  const auto list = [cases](std::string field, Effect effect, const auto& values, auto mutable_list, auto member,
+                            const Setting& beside = {[](v1::AttendRequest&) {}}) {
     cases->push_back({std::move(field),
                       absl::StrJoin(values, ","),
                       effect,
@@ -136,14 +136,14 @@ void AddListCases(std::vector<OptionCase>* cases) {
   using Integers = google::protobuf::RepeatedField<int64_t>* (Wire::*)();
   using Floats = google::protobuf::RepeatedField<float>* (Wire::*)();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const auto integers = [&](std::string field, Effect effect, std::vector<int64_t> values, Integers mutable_list,
+  const auto integers = [&](std::string field, Effect effect, const std::vector<int64_t>& values, Integers mutable_list,
                             std::vector<int64_t> AttentionOptions::*member,
                             const Setting& beside = {[](v1::AttendRequest&) {}}) {
-    list(std::move(field), effect, std::move(values), mutable_list, member, beside);
+    list(std::move(field), effect, values, mutable_list, member, beside);
   };
-  const auto floats = [&](std::string field, Effect effect, std::vector<float> values, Floats mutable_list,
+  const auto floats = [&](std::string field, Effect effect, const std::vector<float>& values, Floats mutable_list,
                           std::vector<float> AttentionOptions::*member) {
-    list(std::move(field), effect, std::move(values), mutable_list, member);
+    list(std::move(field), effect, values, mutable_list, member);
   };
   integers("key_lengths", Effect::kChanges, {0, 7}, &Wire::mutable_key_lengths, &AttentionOptions::key_lengths);
   integers("key_lengths", Effect::kIsDefault, {9, 9}, &Wire::mutable_key_lengths, &AttentionOptions::key_lengths);
