@@ -19,9 +19,9 @@ class Draw {
   int64_t Between(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
   bool OneIn(int64_t n) { return Between(1, n) == 1; }
 
-  template <typename T, size_t n>
-  T From(const T (&choices)[n]) {
-    return choices[Between(0, n - 1)];
+  template <typename T, size_t kN>
+  T From(const T (&choices)[kN]) {
+    return choices[Between(0, kN - 1)];
   }
   template <typename T>
   T From(const std::vector<T>& choices) {
