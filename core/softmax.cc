@@ -143,7 +143,7 @@ HWY_INLINE void WeighKeys(Floats d, const Row row, int keys, Vector subtracted, 
   }
 }
 
-void UpdateRow(const Row row, int keys, float& maximum, float& sum, float& correction) {
+HWY_INLINE void UpdateRow(const Row row, int keys, float& maximum, float& sum, float& correction) {
   const Floats d;
   correction = 1;
   const Vector least = hn::Set(d, -kInfinity);

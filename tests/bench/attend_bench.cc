@@ -1,10 +1,13 @@
 // The rate of attention as a share of the machine's own limit, a large matrix product of the same run.
 //
-//   attend_bench [--quick] [--json FILE] [--length N] [--dim D] [--heads H] [--causal]
+//   attend_bench [--quick] [--json FILE] [--length N] [--dim D] [--heads H] [--causal] [--window W]
 //
 // The two take turns. Of each turn's two runs back to back the second counts, and of all turns the median: by the clock
 // on the wall, and by processor time, which neighbours on the machine spoil less. The share of the processors that
 // others took meanwhile is printed: beyond 3 % the figures by the wall clock mean little.
+//
+// With a window the contestants are causal attention over the last W keys of each query and over all of them: the time
+// of the first as a share of that of the second.
 #include <omp.h>
 #include <unistd.h>
 
@@ -41,6 +44,7 @@ struct Options {
   int64_t dim = 128;
   int64_t heads = 8;
   bool causal = false;
+  int64_t window = 0;  // keys that a query sees; 0: no window
   std::string json;
 };
 
@@ -63,6 +67,9 @@ int ParseOptions(int argc, char** argv, Options& options) {
       good = number(options.dim);
     } else if (flag == "--heads") {
       good = number(options.heads);
+    } else if (flag == "--window") {
+      good = number(options.window);
+      options.causal = true;
     } else {
       good = false;
     }
@@ -80,6 +87,7 @@ class Attention {
   static absl::StatusOr<std::unique_ptr<Attention>> Create(const Options& options, int workers) {
     core::AttentionOptions attention_options;
     if (options.causal) attention_options.causal = core::CausalAlignment::kTopLeft;
+    if (options.window > 0) attention_options.window_left = options.window - 1;
     auto problem = core::AttentionProblem::Create({.batch = 1,
                                                    .query_heads = options.heads,
                                                    .kv_heads = options.heads,
@@ -179,13 +187,62 @@ std::string Json(const Options& options, Measurement& measured) {
       measured.attention.ProcessorRate() / measured.sgemm.ProcessorRate(), measured.others);
 }
 
+int Fail(const absl::Status& status) {
+  std::cerr << "attend_bench: " << status << "\n";
+  return 1;
+}
+
+int WriteJson(const std::string& path, const std::string& json) {
+  if (path.empty()) return 0;
+  std::ofstream file(path);
+  file << json;
+  file.close();
+  if (file.good()) return 0;
+  std::cerr << "attend_bench: cannot write " << path << "\n";
+  return 1;
+}
+
+// Times, not rates, are compared: what a window leaves out is work that need not be done.
+int RunWindow(const Options& options) {
+  constexpr double kGoal = 0.10;  // of length 16,384 and a window of 512
+  const int workers = omp_get_num_procs();
+  Options all = options;
+  all.window = 0;
+  auto window = Attention::Create(options, workers);
+  auto causal = Attention::Create(all, workers);
+  if (!window.ok()) return Fail(window.status());
+  if (!causal.ok()) return Fail(causal.status());
+  const OtherLoad load;
+  Rates window_rates, causal_rates;  // of whole runs a second
+  absl::Status status;
+  for (int round = 0; round < options.rounds && status.ok(); ++round) {
+    Measure([&] { status.Update((*window)->Run()); }, 1, workers, window_rates);
+    Measure([&] { status.Update((*causal)->Run()); }, 1, workers, causal_rates);
+  }
+  const double others = load.Share();
+  if (!status.ok()) return Fail(status);
+  const double wall = causal_rates.WallRate() / window_rates.WallRate();
+  const double processor = causal_rates.ProcessorRate() / window_rates.ProcessorRate();
+  std::cout << absl::StrFormat("f32 causal attention, length %d, dim %d, %d heads, %d workers, %s, oneDNN %s\n",
+                               options.length, options.dim, options.heads, workers, (*window)->instruction_set(),
+                               core::TileKernels::OneDnnVersion());
+  std::cout << absl::StrFormat("all keys        %8.1f ms\n", 1e3 / causal_rates.WallRate());
+  std::cout << absl::StrFormat("window of %-5d %8.1f ms\n", options.window, 1e3 / window_rates.WallRate());
+  std::cout << absl::StrFormat(
+      "ratio           %8.3f, by processor time %.3f; goal at length 16384, window 512: %.2f\n", wall, processor,
+      kGoal);
+  std::cout << absl::StrFormat("others took     %8.1f %% of the processors\n", 100 * others);
+  return WriteJson(options.json, absl::StrFormat("{\"length\": %d, \"dim\": %d, \"heads\": %d, \"window\": %d, "
+                                                 "\"ratio\": %.4f, \"ratio_by_processor_time\": %.4f, "
+                                                 "\"goal\": %.2f, \"others_share_of_processors\": %.3f}\n",
+                                                 options.length, options.dim, options.heads, options.window, wall,
+                                                 processor, kGoal, others));
+}
+
 int Run(const Options& options) {
   const int workers = omp_get_num_procs();
   auto attention = Attention::Create(options, workers);
-  if (!attention.ok()) {
-    std::cerr << "attend_bench: " << attention.status() << "\n";
-    return 1;
-  }
+  if (!attention.ok()) return Fail(attention.status());
   omp_set_num_threads(workers);
   OnednnSgemm sgemm;
   const OtherLoad load;
@@ -198,10 +255,7 @@ int Run(const Options& options) {
     Measure([&] { status.Update((*attention)->Run()); }, (*attention)->operations(), workers, measured.attention);
   }
   measured.others = load.Share();
-  if (!status.ok()) {
-    std::cerr << "attend_bench: " << status << "\n";
-    return 1;
-  }
+  if (!status.ok()) return Fail(status);
 
   std::cout << absl::StrFormat("f32 attention, length %d, dim %d, %d heads%s, %d workers, %s, oneDNN %s\n",
                                options.length, options.dim, options.heads, options.causal ? ", causal" : "", workers,
@@ -212,13 +266,7 @@ int Run(const Options& options) {
                                100 * measured.attention.WallRate() / measured.sgemm.WallRate(),
                                100 * measured.attention.ProcessorRate() / measured.sgemm.ProcessorRate());
   std::cout << absl::StrFormat("others took     %5.1f %% of the processors\n", 100 * measured.others);
-  if (options.json.empty()) return 0;
-  std::ofstream file(options.json);
-  file << Json(options, measured);
-  file.close();
-  if (file.good()) return 0;
-  std::cerr << "attend_bench: cannot write " << options.json << "\n";
-  return 1;
+  return WriteJson(options.json, Json(options, measured));
 }
 
 }  // namespace
@@ -232,5 +280,6 @@ int main(int argc, char** argv) {
   }
   attend::bench::Options options;
   const int bad = attend::bench::ParseOptions(argc, argv, options);
-  return bad != 0 ? bad : attend::bench::Run(options);
+  if (bad != 0) return bad;
+  return options.window > 0 ? attend::bench::RunWindow(options) : attend::bench::Run(options);
 }
