@@ -179,10 +179,11 @@ TEST_F(ServerTest, AMessageIsNoLongerThanAnnounced) {
 
 TEST_F(ServerTest, AnAnnouncementMustBeANumberWithinTheLimit) {
   StartServer({"--max_message_bytes=1MiB"});
-  const std::pair<std::string, grpc::StatusCode> cases[] = {{"x", grpc::INVALID_ARGUMENT},
-                                                            {"-1", grpc::INVALID_ARGUMENT},
-                                                            {"99999999999999999999", grpc::INVALID_ARGUMENT},
-                                                            {"1048577", grpc::RESOURCE_EXHAUSTED}};
+  const std::pair<std::string, grpc::StatusCode> cases[] = {
+      {"x", grpc::INVALID_ARGUMENT},        {"-1", grpc::INVALID_ARGUMENT},
+      {"", grpc::INVALID_ARGUMENT},         {"+5", grpc::INVALID_ARGUMENT},
+      {"5 5", grpc::INVALID_ARGUMENT},      {"99999999999999999999", grpc::INVALID_ARGUMENT},
+      {"1048577", grpc::RESOURCE_EXHAUSTED}};
   for (const auto& [announced, code] : cases) {
     RawCall call(channel_, kAttend);
     call.context().AddMetadata("attend-message-bytes", announced);
