@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -403,6 +404,29 @@ TEST_F(ServerTest, DescribesItself) {
   EXPECT_GT(description.multiply_adds_per_second(), 0);
   EXPECT_THAT(description.front_ends(), ::testing::ElementsAre("attend.v1"));
   EXPECT_THAT(description.supported_options(), ::testing::Contains("causal"));
+}
+
+TEST_F(ServerTest, AServerInfoRequestHasNoFields) {
+  StartServer();
+  constexpr char kGetServerInfo[] = "/attend.v1.AttentionService/GetServerInfo";
+  // Field 99 with the value 1; and a field that ends beyond the message.
+  const std::tuple<std::string, grpc::StatusCode, std::string> cases[] = {
+      {"\x98\x06\x01", grpc::UNIMPLEMENTED, "UNKNOWN_FIELD"},
+      {"\x0a\x7f", grpc::INVALID_ARGUMENT, "MALFORMED_MESSAGE"},
+      {"", grpc::OK, ""}};
+  for (const auto& [message, code, reason] : cases) {
+    RawCall call(channel_, kGetServerInfo);
+    call.Start();
+    call.Write(message);
+    call.HalfClose();
+    const grpc::Status status = call.Await();
+    EXPECT_EQ(status.error_code(), code) << status.error_message();
+    EXPECT_THAT(status.error_details(), HasSubstr(reason));
+    if (code == grpc::UNIMPLEMENTED) {
+      EXPECT_THAT(status.error_message(), HasSubstr("99"));
+    }
+  }
+  EXPECT_EQ(Metric("attend_requests_total{code=\"INVALID_ARGUMENT\",method=\"GetServerInfo\"}"), 1);
 }
 
 TEST_F(ServerTest, APortInUseIsAnErrorThatNamesIt) {
