@@ -56,7 +56,11 @@ absl::Status Judge(const LoadReport& report) {
   }
   if (!report.failure.ok()) return report.failure;
   for (const LengthFigures& length : report.lengths) {
-    if (length.ok > 0 || length.messages.empty()) continue;
+    if (length.ok > 0) continue;
+    if (length.messages.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("no call of length ", length.key_length, " was sent: --duration is too short"));
+    }
     const auto& [code, message] = *length.messages.begin();
     return absl::Status(code, absl::StrCat("no call of length ", length.key_length, " succeeded: ", message));
   }
