@@ -5,12 +5,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "attend/v1/attention.pb.h"
 
 namespace attend::client {
@@ -43,20 +47,46 @@ CLI::Option* AddChoiceOption(CLI::App& command, const std::string& name, T& chos
   return option;
 }
 
-// Adds option `name`, a list such as "3,5".
+// A number as T holds it; CLI11's own conversion would saturate. False for a whole number beyond T; a real number
+// beyond T is infinite.
 template <typename T>
-CLI::Option* AddListOption(CLI::App& command, const std::string& name, std::vector<T>& list,
-                           const std::string& description) {
-  return command.add_option(name, list, description)->delimiter(',')->type_name("N,N");
+bool ParseNumber(absl::string_view text, T& number) {
+  if constexpr (std::is_integral_v<T>) return absl::SimpleAtoi(text, &number);
+  if constexpr (std::is_same_v<T, float>) return absl::SimpleAtof(text, &number);
+  if constexpr (std::is_same_v<T, double>) return absl::SimpleAtod(text, &number);
 }
 
-// A check that a number is not below `minimum`.
-inline std::function<std::string(const std::string&)> AtLeast(double minimum) {
-  return [minimum](const std::string& text) {
-    double number = 0;
-    const bool good = absl::SimpleAtod(text, &number) && number >= minimum;
-    return good ? std::string() : absl::StrCat("'", text, "' is not a number of at least ", minimum);
+// A check that a text is a number in [minimum, maximum]; without arguments, any that T holds but infinities.
+template <typename T>
+std::function<std::string(const std::string&)> InRange(T minimum = std::numeric_limits<T>::lowest(),
+                                                       T maximum = std::numeric_limits<T>::max()) {
+  return [minimum, maximum](const std::string& text) {
+    T number = 0;
+    const bool good = ParseNumber(text, number) && number >= minimum && number <= maximum;
+    return good ? std::string()
+                : absl::StrCat("'", text, "' is not a ", std::is_integral_v<T> ? "whole " : "", "number of at least ",
+                               minimum, " and at most ", maximum);
   };
+}
+
+// Adds option `name`, a list such as "3,5" of numbers not below `minimum`. CLI11 would skip empty elements.
+template <typename T>
+CLI::Option* AddListOption(CLI::App& command, const std::string& name, std::vector<T>& list,
+                           const std::string& description, T minimum = std::numeric_limits<T>::lowest()) {
+  CLI::Option* option = command.add_option_function<std::string>(
+      name,
+      [&list](const std::string& text) {
+        list.clear();
+        for (const absl::string_view element : absl::StrSplit(text, ',')) ParseNumber(element, list.emplace_back());
+      },
+      description);
+  return option->type_name("N,N")->check([minimum](const std::string& text) {
+    for (const std::string& element : std::vector<std::string>(absl::StrSplit(text, ','))) {
+      if (element.empty()) return absl::StrCat("'", text, "' has an empty element");
+      if (std::string problem = InRange<T>(minimum)(element); !problem.empty()) return problem;
+    }
+    return std::string();
+  });
 }
 
 // The words for the element types of query, key, value and output.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -169,7 +170,14 @@ int Commands::Run(int argc, const char* const* argv) {
   } catch (const CLI::Success& asked) {  // --help and --version
     return app_.exit(asked, std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {
-    PrintLine(BadCommandLine(app_, error.what()));
+    // CLI11 says only that a subcommand is missing.
+    const std::vector<std::string> unknown = app_.remaining();
+    const bool no_command = app_.get_subcommands().empty() && !unknown.empty();
+    PrintLine(BadCommandLine(
+        app_, no_command
+                  ? absl::StrCat("there is no ", absl::StartsWith(unknown.front(), "-") ? "option '" : "command '",
+                                 unknown.front(), "'")
+                  : std::string(error.what())));
     return kBadCommandLine;
   }
   const absl::Status status = chosen_();

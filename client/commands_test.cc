@@ -114,6 +114,15 @@ TEST_F(CommandsTest, ABadCommandLineIsOneLineAndExitCode2) {
   }
 }
 
+TEST_F(CommandsTest, NamesACommandThatThereIsNot) {
+  EXPECT_EQ(Run({"nope", "--pause=1s"}), 2);
+  EXPECT_EQ(errors_, "attend: there is no command 'nope' (attend --help tells more)\n");
+  EXPECT_EQ(Run({"--unknown"}), 2);
+  EXPECT_EQ(errors_, "attend: there is no option '--unknown' (attend --help tells more)\n");
+  EXPECT_EQ(Run({}), 2);
+  EXPECT_EQ(errors_, "attend: A subcommand is required (attend --help tells more)\n");
+}
+
 TEST_F(CommandsTest, AFailureIsOneLineAndExitCode1) {
   status_ = absl::UnavailableError("no server at\nb:2");
   EXPECT_EQ(Run({"try"}), 1);

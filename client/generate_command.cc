@@ -46,10 +46,9 @@ void AddGenerateCommand(Commands& commands) {
   CLI::App& command = commands.AddLocal("generate", "Writes an npy file of normal random numbers, made from a seed",
                                         [options] { return RunGenerate(*options); });
   command.add_option("--output", options->output, "Where to write the file")->required()->type_name("FILE");
-  AddListOption(command, "--shape", options->shape, "Lengths of the axes, such as 1,8,512,64")
-      ->required()
-      ->check(AtLeast(0));
+  AddListOption(command, "--shape", options->shape, "Lengths of the axes, such as 1,8,512,64", int64_t{0})->required();
   command.add_option("--seed", options->seed, "The same seed gives the same numbers")
+      ->check(InRange<uint64_t>())
       ->capture_default_str()
       ->type_name("N");
   AddChoiceOption(command, "--element_type", options->element_type, FloatTypeChoices(),

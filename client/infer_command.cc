@@ -203,6 +203,9 @@ void AddInferCommand(Commands& commands) {
   CLI::App& command = commands.Add("infer", "Computes attention on tensors in npy files",
                                    [options](const Connection& connection) { return RunInfer(*options, connection); });
   AddInferOptions(command, *options);
+  command.footer(
+      "At least one of --output, --weights, --scores and --logsumexp is needed; the\n"
+      "server computes and sends what is asked for.\n");
 }
 
 }  // namespace attend::client

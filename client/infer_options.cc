@@ -70,8 +70,10 @@ void AddMasks(CLI::App& command, InferOptions& options) {
   AddListOption(command, "--query_offset", options.query_offset,
                 "Position of query 0 among the keys, per batch element");
   command.add_option("--window_left", options.window_left, "Keys seen before a query's position; -1: all")
+      ->check(InRange<int64_t>())
       ->type_name("N");
   command.add_option("--window_right", options.window_right, "Keys seen after a query's position; -1: all")
+      ->check(InRange<int64_t>())
       ->type_name("N");
   command
       .add_option("--mask", options.mask,
@@ -87,12 +89,17 @@ void AddMasks(CLI::App& command, InferOptions& options) {
 
 void AddCalculation(CLI::App& command, InferOptions& options) {
   command.option_defaults()->group(kCalculation);
-  command.add_option("--scale", options.scale, "Factor on query . key. Default: 1 / sqrt(head_dim)")->type_name("X");
-  command.add_option("--softcap", options.softcap, "c > 0: scores become c * tanh(scores / c)")->type_name("C");
+  command.add_option("--scale", options.scale, "Factor on query . key. Default: 1 / sqrt(head_dim)")
+      ->check(InRange<float>())
+      ->type_name("X");
+  command.add_option("--softcap", options.softcap, "c > 0: scores become c * tanh(scores / c)")
+      ->check(InRange<float>())
+      ->type_name("C");
   AddChoiceOption(command, "--compute_type", options.compute_type, {{"bf16", v1::COMPUTE_TYPE_BF16}},
                   "Type of the matrix products. Default: as the inputs");
   command.add_flag("--reject_non_finite", options.reject_non_finite, "Refuse inputs with NaN or infinite elements");
   command.add_option("--priority", options.priority, "1, the largest share of the processor, to 9; 0 means 5")
+      ->check(InRange<int32_t>())
       ->type_name("N");
   command.add_option("--request_id", options.request_id, "Name of the request in the server's log")->type_name("TEXT");
 }
@@ -129,7 +136,7 @@ void AddInferOptions(CLI::App& command, InferOptions& options) {
       command.add_flag("--verify", options.verify, "Recompute rows here in double precision; fail if they differ");
   command.add_option("--verify_rows", options.verify_rows, "How many rows --verify looks at; 0: all")
       ->needs(verify)
-      ->check(AtLeast(0))
+      ->check(InRange<int64_t>(0))
       ->capture_default_str()
       ->type_name("N");
 }

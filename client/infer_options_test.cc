@@ -86,6 +86,15 @@ TEST(InferOptions, Refusals) {
   EXPECT_THAT(Refusal(files + "--weights o.npy"), HasSubstr("o.npy is named for two results"));
   EXPECT_THAT(Refusal(files + "--causal corner"), HasSubstr("'corner' is not one of none|top_left|bottom_right"));
   EXPECT_THAT(Refusal(files + "--key_lengths 3,x"), HasSubstr("x"));
+  for (const char* list : {"--query_starts", "--key_starts", "--weight_query_rows", "--key_lengths", "--query_offset",
+                           "--alibi_slopes", "--sinks"}) {
+    EXPECT_THAT(Refusal(files + list + " 1,"), HasSubstr("'1,' has an empty element")) << list;
+    EXPECT_THAT(Refusal(files + list + " 1,,2"), HasSubstr("'1,,2' has an empty element")) << list;
+  }
+  EXPECT_THAT(Refusal(files + "--key_lengths 99999999999999999999"), HasSubstr("at most 9223372036854775807"));
+  EXPECT_THAT(Refusal(files + "--sinks 1e300"), HasSubstr("'1e300' is not a number"));
+  EXPECT_THAT(Refusal(files + "--window_left 99999999999999999999"), HasSubstr("at most 9223372036854775807"));
+  EXPECT_THAT(Refusal(files + "--priority 99999999999999999999"), HasSubstr("at most 2147483647"));
   EXPECT_THAT(Refusal(files + "--score_stage masked"), HasSubstr("requires --scores"));
   EXPECT_THAT(Refusal(files + "--verify_rows 3"), HasSubstr("requires --verify"));
   EXPECT_THAT(Refusal(files + "--verify --verify_rows -3"), HasSubstr("at least 0"));

@@ -2,8 +2,8 @@
 //
 // Exit codes: 0 if every length has answers and nothing is wrong with them; 1 if there is no server, a length had no
 // good answer, --verify found a wrong one, or a report could not be written; 2 for a bad command line. Interrupted by
-// SIGINT or SIGTERM it reports what was measured and then ends as the signal would have ended it: 130 or 143 in a
-// shell.
+// SIGINT or SIGTERM it reports what was measured, which is nothing before the server has answered, and then ends as
+// the signal would have ended it: 130 or 143 in a shell.
 #include <unistd.h>
 
 #include <iostream>
@@ -56,7 +56,11 @@ absl::Status Judge(const LoadReport& report) {
   }
   if (!report.failure.ok()) return report.failure;
   for (const LengthFigures& length : report.lengths) {
-    if (length.ok > 0 || length.messages.empty()) continue;
+    if (length.ok > 0) continue;
+    if (length.messages.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("no call of length ", length.key_length, " was sent: --duration is too short"));
+    }
     const auto& [code, message] = *length.messages.begin();
     return absl::Status(code, absl::StrCat("no call of length ", length.key_length, " succeeded: ", message));
   }
@@ -78,13 +82,15 @@ absl::Status RunLoad(const LoadOptions& options, const Connection& connection) {
   CallOptions call = connection.Call();
   call.retry = false;  // every answer counts
 
+  // Until the server has answered there is nothing to report: a signal ends the command by itself.
+  const auto server = clients.front()->GetServerInfo(call);
+  if (!server.ok()) return server.status();
   const Interruption interruption;
   LoadProgress progress(std::cerr, isatty(STDERR_FILENO) != 0);
-  const auto report = LoadRun(options, clients, call, Interruption::requested, progress).Run();
-  if (!report.ok()) return report.status();
-  if (!report->lengths.empty() || report->failure.ok()) std::cout << LoadTable(*report) << std::flush;
-  absl::Status status = WriteReports(options, *report);
-  status.Update(Judge(*report));
+  const LoadReport report = LoadRun(options, clients, call, Interruption::requested, progress).Run(*server);
+  if (!report.lengths.empty() || report.failure.ok()) std::cout << LoadTable(report) << std::flush;
+  absl::Status status = WriteReports(options, report);
+  status.Update(Judge(report));
   if (!status.ok() && Interruption::requested()) std::cerr << FailureLine(status) << "\n";
   Interruption::EndIfRequested();
   return status;
@@ -98,9 +104,9 @@ void AddLoadCommand(Commands& commands) {
                                    [options](const Connection& connection) { return RunLoad(*options, connection); });
   AddLoadOptions(command, *options);
   command.footer(
-      "Ctrl-C reports what was measured and ends with exit code 130. Exit code 1: no\n"
-      "server, a length without a good answer, a wrong answer, or a report that could\n"
-      "not be written.\n");
+      "Ctrl-C reports what was measured and ends with exit code 130; a second one ends\n"
+      "at once. Exit code 1: no server, a length without a good answer, a wrong answer,\n"
+      "or a report that could not be written.\n");
 }
 
 }  // namespace attend::client

@@ -163,6 +163,11 @@ TEST_F(LoadCommandTest, WhatWasMeasuredBeforeAFailureIsReported) {
   EXPECT_EQ(Json()["lengths"][0]["ok"], 3);
 }
 
+TEST_F(LoadCommandTest, NothingMeasuredIsAFailure) {
+  EXPECT_EQ(Run("load --lengths 4 --heads 2 --head_dim 4 --warmup 0 --duration 1ns"), 1);
+  EXPECT_THAT(errors_, HasSubstr("no call of length 4 was sent"));
+}
+
 TEST_F(LoadCommandTest, NoServerIsOneLine) {
   server_.reset();
   EXPECT_EQ(Run(std::string(kSmall) + "--count 2"), 1);

@@ -17,10 +17,24 @@ constexpr char kProblem[] = "Problem";
 constexpr char kLoad[] = "Load, for each length";
 constexpr char kReports[] = "Checking and reports";
 
+constexpr double kMaxRate = 100000;  // calls a second: more than one thread sends
+
+// What an option holds, which may be absent.
 template <typename T>
-CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& number, double minimum,
+struct Held {
+  using Number = T;
+};
+template <typename T>
+struct Held<std::optional<T>> {
+  using Number = T;
+};
+
+template <typename T>
+CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& number, int minimum,
                        const std::string& description) {
-  return command.add_option(name, number, description)->check(AtLeast(minimum))->type_name("N");
+  return command.add_option(name, number, description)
+      ->check(InRange<typename Held<T>::Number>(minimum))
+      ->type_name("N");
 }
 
 CLI::Option* AddDuration(CLI::App& command, const std::string& name, bool positive,
@@ -42,9 +56,9 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& name, bool positi
 
 void AddProblem(CLI::App& command, LoadOptions& options) {
   command.option_defaults()->group(kProblem);
-  AddListOption(command, "--lengths", options.lengths, "Sequence lengths to try, such as 128,256,512,1024,2048")
-      ->required()
-      ->check(AtLeast(1));
+  AddListOption(command, "--lengths", options.lengths, "Sequence lengths to try, such as 128,256,512,1024,2048",
+                int64_t{1})
+      ->required();
   AddNumber(command, "--query_length", options.query_length, 1,
             "Length of the queries where it is not that of the keys: 1 is decoding");
   AddNumber(command, "--batch", options.batch, 1, "Batch elements in a call")->capture_default_str();
@@ -74,7 +88,7 @@ void AddLoad(CLI::App& command, LoadOptions& options) {
   CLI::Option* rate = command.add_option("--rate", options.rate,
                                          "Open loop: calls a second, whatever the server does; latency counts from "
                                          "when a call was due");
-  rate->check(AtLeast(1e-3))->type_name("X")->excludes(concurrency);
+  rate->check(InRange(1e-3, kMaxRate))->type_name("X")->excludes(concurrency);
   AddNumber(command, "--max_in_flight", options.max_in_flight, 1, "Open loop: calls in flight at most")
       ->capture_default_str()
       ->needs(rate);

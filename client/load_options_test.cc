@@ -67,6 +67,17 @@ TEST(LoadOptions, Refusals) {
   EXPECT_THAT(Refusal(""), HasSubstr("--lengths"));
   EXPECT_THAT(Refusal("--lengths 0"), HasSubstr("at least 1"));
   EXPECT_THAT(Refusal("--lengths 128,x"), HasSubstr("'x'"));
+  EXPECT_THAT(Refusal("--lengths 8,,9"), HasSubstr("'8,,9' has an empty element"));
+  EXPECT_THAT(Refusal("--lengths 8,"), HasSubstr("empty element"));
+  EXPECT_THAT(Refusal("--lengths ,"), HasSubstr("empty element"));
+  EXPECT_THAT(Refusal("--lengths 8,99999999999999999999"), HasSubstr("at most 9223372036854775807"));
+  EXPECT_THAT(Refusal("--lengths 1e3"), HasSubstr("'1e3' is not a whole number"));
+  EXPECT_THAT(Refusal("--lengths 8 --seed 99999999999999999999"), HasSubstr("at most 18446744073709551615"));
+  EXPECT_THAT(Refusal("--lengths 8 --heads 99999999999999999999"), HasSubstr("at most 9223372036854775807"));
+  EXPECT_THAT(Refusal("--lengths 8 --connections 4294967297"), HasSubstr("at most 2147483647"));
+  for (const char* rate : {"inf", "1e300", "nan", "100001"}) {
+    EXPECT_THAT(Refusal(std::string("--lengths 8 --rate ") + rate), HasSubstr("at least 0.001 and at most 100000"));
+  }
   EXPECT_THAT(Refusal("--lengths 8 --rate 5 --concurrency 2"), HasSubstr("excludes"));
   EXPECT_THAT(Refusal("--lengths 8 --count 5 --duration 2s"), HasSubstr("excludes"));
   EXPECT_THAT(Refusal("--lengths 8 --max_in_flight 5"), HasSubstr("requires"));

@@ -75,13 +75,15 @@ bool NoServer(const LengthFigures& figures) {
 
 }  // namespace
 
-absl::StatusOr<AttendRequest> MakeLoadRequest(const LoadOptions& options, int64_t length) {
+absl::StatusOr<AttendRequest> MakeLoadRequest(const LoadOptions& options, int64_t length,
+                                              const std::function<bool()>& interrupted) {
   const v1::DataType type = options.element_type;
-  const int64_t query_length = options.QueryLength(length);
-  auto query = MakeRandomTensor(type, {options.batch, options.heads, query_length, options.head_dim}, 3 * options.seed);
-  auto key = MakeRandomTensor(type, {options.batch, options.KvHeads(), length, options.head_dim}, 3 * options.seed + 1);
-  auto value =
-      MakeRandomTensor(type, {options.batch, options.KvHeads(), length, options.ValueDim()}, 3 * options.seed + 2);
+  const auto make = [&](int64_t heads, int64_t rows, int64_t dim, uint64_t seed) {
+    return MakeRandomTensor(type, {options.batch, heads, rows, dim}, seed, interrupted);
+  };
+  auto query = make(options.heads, options.QueryLength(length), options.head_dim, 3 * options.seed);
+  auto key = make(options.KvHeads(), length, options.head_dim, 3 * options.seed + 1);
+  auto value = make(options.KvHeads(), length, options.ValueDim(), 3 * options.seed + 2);
   for (const auto* tensor : {&query, &key, &value}) {
     if (!tensor->ok()) return tensor->status();
   }
@@ -102,13 +104,11 @@ LoadRun::LoadRun(const LoadOptions& options, const std::vector<std::unique_ptr<C
                  const CallOptions& call, std::function<bool()> interrupted, LoadProgress& progress)
     : options_(options), clients_(clients), call_(call), interrupted_(std::move(interrupted)), progress_(progress) {}
 
-absl::StatusOr<LoadReport> LoadRun::Run() {
-  const auto server = clients_.front()->GetServerInfo(call_);
-  if (!server.ok()) return server.status();
+LoadReport LoadRun::Run(const v1::GetServerInfoResponse& server) {
   LoadReport report{.address = clients_.front()->target(),
-                    .server_version = server->version(),
-                    .instruction_set = server->instruction_set(),
-                    .compute_threads = server->compute_threads(),
+                    .server_version = server.version(),
+                    .instruction_set = server.instruction_set(),
+                    .compute_threads = server.compute_threads(),
                     .problem = options_.ProblemText(),
                     .load = options_.LoadText(),
                     .seed = options_.seed,
@@ -130,7 +130,9 @@ absl::StatusOr<LoadReport> LoadRun::Run() {
 
 absl::StatusOr<LengthFigures> LoadRun::MeasureLength(int64_t length, bool& interrupted) {
   progress_.ShowPhase("making inputs");
-  const auto request = MakeLoadRequest(options_, length);
+  const auto request = MakeLoadRequest(options_, length, interrupted_);
+  interrupted = interrupted_();
+  if (interrupted) return LengthFigures{};
   if (!request.ok()) return request.status();
   LengthCalls calls(*request, clients_, call_, options_.verify);
   const auto starter = [&calls](int64_t call, LoadLoop::Done done) { return calls.Start(call, std::move(done)); };

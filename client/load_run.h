@@ -14,8 +14,9 @@
 
 namespace attend::client {
 
-// Normal random inputs for one length: the same for all its calls.
-absl::StatusOr<AttendRequest> MakeLoadRequest(const LoadOptions& options, int64_t length);
+// Normal random inputs for one length: the same for all its calls. CANCELLED once `interrupted`.
+absl::StatusOr<AttendRequest> MakeLoadRequest(const LoadOptions& options, int64_t length,
+                                              const std::function<bool()>& interrupted);
 
 class LoadRun {
  public:
@@ -25,8 +26,8 @@ class LoadRun {
 
   // Measures the lengths in turn, until all are done, the run is interrupted, no call of a length finds a server, or
   // one cannot be tried (the report's `failure`: RESOURCE_EXHAUSTED if inputs take too much memory). The report says
-  // what was measured up to then. UNAVAILABLE and the like if the server does not tell what it is.
-  absl::StatusOr<LoadReport> Run();
+  // what was measured up to then, and what `server` says it is.
+  LoadReport Run(const v1::GetServerInfoResponse& server);
 
  private:
   absl::StatusOr<LengthFigures> MeasureLength(int64_t length, bool& interrupted);

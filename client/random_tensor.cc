@@ -33,7 +33,8 @@ absl::StatusOr<int64_t> CountElements(v1::DataType type, const std::vector<int64
 
 }  // namespace
 
-absl::StatusOr<TensorView> MakeRandomTensor(v1::DataType type, const std::vector<int64_t>& shape, uint64_t seed) {
+absl::StatusOr<TensorView> MakeRandomTensor(v1::DataType type, const std::vector<int64_t>& shape, uint64_t seed,
+                                            const std::function<bool()>& interrupted) {
   auto count = CountElements(type, shape);
   if (!count.ok()) return count.status();
   const auto element_bytes = static_cast<size_t>(ElementBytes(type));
@@ -44,7 +45,9 @@ absl::StatusOr<TensorView> MakeRandomTensor(v1::DataType type, const std::vector
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
   std::byte* target = data.get();
+  constexpr int64_t kGlance = 65536;  // elements, about a millisecond
   for (int64_t i = 0; i < *count; ++i, target += element_bytes) {
+    if (i % kGlance == 0 && interrupted && interrupted()) return absl::CancelledError("interrupted");
     const float value = normal(random);
     const uint16_t bits = type == v1::DATA_TYPE_BFLOAT16 ? RoundToBFloat16(value) : RoundToFloat16(value);
     if (type == v1::DATA_TYPE_FLOAT32) {

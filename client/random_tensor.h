@@ -3,6 +3,7 @@
 #define ATTEND_CLIENT_RANDOM_TENSOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,8 +14,9 @@ namespace attend::client {
 
 // A tensor of `type` (a float type) with independent elements of mean 0 and variance 1. The same arguments give the
 // same bits. INVALID_ARGUMENT for a negative length, RESOURCE_EXHAUSTED for a shape that overflows or that memory has
-// no room for.
-absl::StatusOr<TensorView> MakeRandomTensor(v1::DataType type, const std::vector<int64_t>& shape, uint64_t seed);
+// no room for, CANCELLED once `interrupted`, if given, says so: it is asked often.
+absl::StatusOr<TensorView> MakeRandomTensor(v1::DataType type, const std::vector<int64_t>& shape, uint64_t seed,
+                                            const std::function<bool()>& interrupted = nullptr);
 
 }  // namespace attend::client
 

@@ -58,5 +58,14 @@ TEST(RandomTensor, BadShapes) {
   EXPECT_TRUE(empty->data.empty());
 }
 
+TEST(RandomTensor, CanBeInterrupted) {
+  const std::vector<int64_t> shape = {1000, 1000};
+  int looks = 0;
+  const auto interrupted = MakeRandomTensor(v1::DATA_TYPE_FLOAT32, shape, 0, [&looks] { return ++looks > 3; });
+  EXPECT_EQ(interrupted.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(looks, 4) << "not asked for every element";
+  EXPECT_TRUE(MakeRandomTensor(v1::DATA_TYPE_FLOAT32, shape, 0, [] { return false; }).ok());
+}
+
 }  // namespace
 }  // namespace attend::client

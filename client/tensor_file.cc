@@ -61,8 +61,9 @@ absl::StatusOr<TensorView> ReadTensorFile(const std::string& path, v1::DataType 
         .data_type = type, .shape = std::move(array->shape), .data = data, .owner = std::move(array->data)};
   }
   if (type != v1::DATA_TYPE_FLOAT32 || !IsFloatType(element_type)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": holds ", DataTypeName(type), ", must be ",
-                                                   DataTypeName(element_type), " (or f32, which is rounded to it)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": holds ", DataTypeName(type), ", must be ", DataTypeName(element_type),
+                     IsFloatType(element_type) ? " (or f32, which is rounded to it)" : ""));
   }
   return RoundTensor(element_type, std::move(array->shape), WidenElements(type, data));
 }

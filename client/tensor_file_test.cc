@@ -17,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class TensorFileTest : public ::testing::Test {
@@ -67,7 +68,8 @@ TEST_F(TensorFileTest, OtherTypesAreRefusedByName) {
   const std::string half = Store(*MakeRandomTensor(v1::DATA_TYPE_FLOAT16, {5}, 3));
   EXPECT_THAT(ReadTensorFile(half, v1::DATA_TYPE_FLOAT32).status().message(),
               HasSubstr("f16.npy: holds f16, must be f32"));
-  EXPECT_THAT(ReadTensorFile(half, v1::DATA_TYPE_BOOL).status().message(), HasSubstr("holds f16, must be bool"));
+  EXPECT_THAT(std::string(ReadTensorFile(half, v1::DATA_TYPE_BOOL).status().message()),
+              EndsWith("holds f16, must be bool"));
   const std::string brain = Store(*MakeRandomTensor(v1::DATA_TYPE_BFLOAT16, {5}, 3));
   EXPECT_THAT(ReadTensorFile(brain).status().message(), HasSubstr("--element_type bf16"));
 }

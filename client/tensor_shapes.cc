@@ -54,6 +54,10 @@ absl::StatusOr<AxisLengths> MatchShapes(v1::Layout layout, const NamedShape& que
   const Axes v = AxesOf(layout, value.shape);
   if (q.heads < 1)
     return Misfit(query, Wanted(layout, q.batch, "query_heads", "query_length", "head_dim"), " with at least one head");
+  if (q.dim < 1) {
+    return Misfit(query, Wanted(layout, q.batch, "query_heads", "query_length", "head_dim"),
+                  " with a head_dim of at least 1");
+  }
   if (k.batch != q.batch || k.dim != q.dim) {
     return Misfit(key, Wanted(layout, q.batch, "kv_heads", "key_length", absl::StrCat(q.dim)),
                   absl::StrCat(", to fit ", query.name));

@@ -73,6 +73,10 @@ TEST(TensorShapes, MessagesNameTheTensorItsShapeAndWhatIsWanted) {
             "k.npy: has 0 heads, must be a divisor of the 8 of q.npy");
   EXPECT_EQ(Refusal(v1::LAYOUT_BHND, {1, 0, 5, 64}, {1, 1, 7, 64}, {1, 1, 7, 64}),
             "q.npy: shape is [1, 0, 5, 64], must be [1, query_heads, query_length, head_dim] with at least one head");
+  EXPECT_EQ(
+      Refusal(v1::LAYOUT_BHND, {1, 8, 5, 0}, {1, 8, 7, 64}, {1, 8, 7, 64}),
+      "q.npy: shape is [1, 8, 5, 0], must be [1, query_heads, query_length, head_dim] with a head_dim of at least "
+      "1");
   EXPECT_EQ(Refusal(v1::LAYOUT_BHND, {0, 8, 0, 64}, {0, 8, 0, 64}, {0, 8, 0, 3}), "");
 }
 

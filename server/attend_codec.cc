@@ -30,9 +30,10 @@ absl::Status RefuseField(const wire::UnknownField& unknown, absl::string_view ve
                                      .reason = "UNKNOWN_FIELD",
                                      .value = number,
                                      .limit = absl::StrCat("the fields of attend ", version)};
-  return StatusWithViolation(absl::StatusCode::kUnimplemented, violation,
-                             absl::StrCat(at_top ? "the request" : unknown.message, " has a field number ", number,
-                                          " of a type that this server, attend ", version, ", does not know"));
+  return StatusWithViolation(
+      absl::StatusCode::kUnimplemented, violation,
+      absl::StrCat(at_top ? "the request" : unknown.message, " has field number ", number,
+                   ", which this server, attend ", version, ", does not know, or knows with another wire type"));
 }
 
 absl::Status CheckNothingUnknown(const v1::AttendRequest& request, absl::string_view version) {

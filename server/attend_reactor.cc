@@ -1,8 +1,10 @@
 #include "server/attend_reactor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -27,10 +29,15 @@ constexpr absl::Duration kAnnouncedTimeoutPerMiB = absl::Seconds(1);
 // By how much a caller's deadline is ahead of the one that is counted from its headers here.
 constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(20);
 
-absl::string_view FindMetadata(const grpc::ServerContextBase& context, const char* key) {
+std::optional<absl::string_view> FindMetadata(const grpc::ServerContextBase& context, const char* key) {
   const auto found = context.client_metadata().find(key);
-  if (found == context.client_metadata().end()) return {};
-  return {found->second.data(), found->second.size()};
+  if (found == context.client_metadata().end()) return std::nullopt;
+  return absl::string_view(found->second.data(), found->second.size());
+}
+
+// Digits and nothing else: SimpleAtoi alone would take signs and spaces as well.
+bool ParseDecimal(absl::string_view text, int64_t& number) {
+  return std::all_of(text.begin(), text.end(), &absl::ascii_isdigit) && absl::SimpleAtoi(text, &number);
 }
 
 absl::Time FromGrpcDeadline(std::chrono::system_clock::time_point deadline) {
@@ -82,7 +89,7 @@ AttendReactor::AttendReactor(const AttendBackend& backend, grpc::GenericCallback
   record_.id = std::move(request_id);
   record_.method = "Attend";
   record_.peer = context->peer();
-  record_.traceparent = std::string(FindMetadata(*context, kTraceMetadata).substr(0, kMaxTraceBytes));
+  record_.traceparent = std::string(FindMetadata(*context, kTraceMetadata).value_or("").substr(0, kMaxTraceBytes));
 }
 
 absl::Status AttendReactor::CheckHeaders() {
@@ -96,11 +103,11 @@ absl::Status AttendReactor::CheckHeaders() {
     return refuse(RejectReason::kDeadline, absl::DeadlineExceededError("the deadline had passed on arrival"));
   }
   if (absl::Status room = backend_.backlog.CheckRoom(); !room.ok()) return refuse(RejectReason::kQueueFull, room);
-  const absl::string_view announced = FindMetadata(*context_, kSizeMetadata);
-  if (announced.empty()) return absl::OkStatus();
+  const std::optional<absl::string_view> announced = FindMetadata(*context_, kSizeMetadata);
+  if (!announced) return absl::OkStatus();
   int64_t bytes = 0;
-  if (!absl::SimpleAtoi(announced, &bytes) || bytes < 0) {
-    const absl::Status status = Malformed(std::string(announced.substr(0, kMaxTraceBytes)), "a decimal number",
+  if (!ParseDecimal(*announced, bytes)) {
+    const absl::Status status = Malformed(std::string(announced->substr(0, kMaxTraceBytes)), "a decimal number",
                                           "attend-message-bytes must be a decimal number");
     if (Claim(Stage::kGate)) SendStatus(status);
     return status;

@@ -2,10 +2,13 @@
 
 #include <random>
 #include <utility>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/attention_problem.h"
+#include "core/violation.h"
+#include "proto/wire/unknown_content.h"
 #include "server/attend_codec.h"
 #include "server/attend_reactor.h"
 #include "server/status_details.h"
@@ -39,15 +42,37 @@ class UnknownMethodReactor final : public grpc::ServerGenericBidiReactor {
   const absl::Time start_;
 };
 
+absl::Status CheckInfoRequest(grpc::ByteBuffer bytes) {
+  const size_t length = bytes.Length();
+  v1::GetServerInfoRequest request;
+  if (!grpc::SerializationTraits<v1::GetServerInfoRequest>::Deserialize(&bytes, &request).ok()) {
+    return core::InvalidArgument({.field = "",
+                                  .reason = "MALFORMED_MESSAGE",
+                                  .value = absl::StrCat(length, " bytes"),
+                                  .limit = "a GetServerInfoRequest"},
+                                 "the bytes are not a message of type attend.v1.GetServerInfoRequest");
+  }
+  const wire::UnknownContent unknown = wire::FindUnknownContent(request);
+  const auto* field = std::get_if<wire::UnknownField>(&unknown);
+  if (field == nullptr) return absl::OkStatus();
+  const std::string number = absl::StrCat(field->number);
+  return StatusWithViolation(
+      absl::StatusCode::kUnimplemented,
+      {.field = number, .reason = "UNKNOWN_FIELD", .value = number, .limit = "no fields"},
+      absl::StrCat("the request has field number ", number, ", which attend-server ", absl::string_view(Version()),
+                   " does not know: a GetServerInfoRequest has no fields"));
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* AttentionService::GetServerInfo(grpc::CallbackServerContext* context,
-                                                          const v1::GetServerInfoRequest* /*request*/,
-                                                          v1::GetServerInfoResponse* response) {
+                                                          const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
   const absl::Time start = backend_.clock.Now();
   absl::Status status;
   if (backend_.calls.Enter()) {
-    *response = answer_;
+    status = CheckInfoRequest(*request);
+    const grpc::Slice answer(status.ok() ? answer_.SerializeAsString() : std::string());
+    *response = grpc::ByteBuffer(&answer, 1);
     backend_.calls.Leave();
   } else {
     status = absl::UnavailableError("the server is shutting down");

@@ -1,4 +1,5 @@
-// attend.v1.AttentionService: Attend by AttendReactor, GetServerInfo as an ordinary method.
+// attend.v1.AttentionService: Attend by AttendReactor, GetServerInfo by itself, message by message as bytes: gRPC's own
+// parser would drop unknown fields in silence and call other bytes an INTERNAL error.
 #ifndef ATTEND_SERVER_ATTENTION_SERVICE_H_
 #define ATTEND_SERVER_ATTENTION_SERVICE_H_
 
@@ -16,14 +17,15 @@ namespace attend::server {
 // The part of the service that gRPC knows by name, so that reflection lists it. Thread-safe.
 class AttentionService final
     : public v1::AttentionService::WithGenericMethod_Attend<
-          v1::AttentionService::WithCallbackMethod_GetServerInfo<v1::AttentionService::Service>> {
+          v1::AttentionService::WithRawCallbackMethod_GetServerInfo<v1::AttentionService::Service>> {
  public:
   // `answer` is what GetServerInfo says, whatever the load; `backend` outlives the service.
   AttentionService(const AttendBackend& backend, v1::GetServerInfoResponse answer)
       : backend_(backend), answer_(std::move(answer)) {}
 
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* request,
-                                          v1::GetServerInfoResponse* response) override;
+  // INVALID_ARGUMENT for bytes that are no GetServerInfoRequest, UNIMPLEMENTED for one with a field: there is none yet.
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override;
 
  private:
   const AttendBackend& backend_;

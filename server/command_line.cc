@@ -7,6 +7,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -117,7 +118,8 @@ absl::Status ReadFlagfile(const std::string& path, GivenSettings& given) {
     if (text.find('=') == string_view::npos) {
       return absl::InvalidArgumentError(absl::StrCat(place, ": must be name=value, # begins a comment"));
     }
-    if (!IsSetting(name)) return absl::InvalidArgumentError(absl::StrCat(place, ": unknown setting ", name));
+    if (!IsSetting(name))
+      return absl::InvalidArgumentError(absl::StrCat(place, ": unknown setting ", absl::CEscape(name)));
     lines[name] = {std::string(absl::StripAsciiWhitespace(parts.second)), absl::StrCat(place, " ", name)};
   }
   if (file.bad()) return absl::InvalidArgumentError(absl::StrCat("flagfile ", path, " cannot be read"));
@@ -131,7 +133,8 @@ absl::StatusOr<SettingsDraft> MakeDraft(const GivenSettings& given) {
     const auto found = given.find(std::string(setting.name));
     const Given value = found == given.end() ? Given{std::string(setting.default_text), "default"} : found->second;
     if (absl::Status status = setting.set(value.text, draft); !status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(value.source, " is '", value.text, "', ", status.message()));
+      return absl::InvalidArgumentError(
+          absl::StrCat(value.source, " is '", absl::CEscape(value.text), "', ", status.message()));
     }
   }
   return draft;

@@ -199,6 +199,9 @@ TEST_F(CommandLineTest, NamesVariableOrLineOfABadValue) {
 TEST_F(CommandLineTest, RefusesAFlagfileWithUnknownNamesOrNoSettings) {
   EXPECT_THAT(Refusal({"--flagfile", WriteFlagfile("max_conections=3")}), HasSubstr("max_conections"));
   EXPECT_THAT(Refusal({"--flagfile", WriteFlagfile("reflection")}), HasSubstr(":1: must be name=value"));
+  // A file of random bytes is no reason to send them to a terminal.
+  EXPECT_THAT(Refusal({"--flagfile", WriteFlagfile("\x1b[2J\xff=3")}), HasSubstr("unknown setting \\033[2J\\377"));
+  EXPECT_THAT(Refusal({"--flagfile", WriteFlagfile("log_format=\x1b\x07")}), HasSubstr("is '\\033\\007'"));
   EXPECT_THAT(Refusal({"--flagfile", "/nonexistent/flags"}), HasSubstr("/nonexistent/flags"));
 }
 

@@ -36,6 +36,14 @@ void AnswerReadiness(const absl::Status& ready, httplib::Response& response) {
   response.set_content(ready.ok() ? "ready\n" : absl::StrCat("not ready: ", ready.message(), "\n"), kPlainText);
 }
 
+// httplib applies a Range to every body, overlapping ranges as often as they are asked for: 8 KiB of header would make
+// 31 MB of a page. Answers here are whole, as RFC 9110 (14.2) lets them be. The request is httplib's own object and not
+// const: this is the one place between its parsing and its use.
+httplib::Server::HandlerResponse IgnoreRanges(const httplib::Request& request, httplib::Response& /*response*/) {
+  const_cast<httplib::Request&>(request).ranges.clear();  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  return httplib::Server::HandlerResponse::Unhandled;
+}
+
 void Configure(httplib::Server& server, HttpServer::Pages pages) {
   server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
   server.set_socket_options(&SetSocketOptions);
@@ -43,6 +51,7 @@ void Configure(httplib::Server& server, HttpServer::Pages pages) {
   server.set_read_timeout(kReadTimeoutSeconds);
   server.set_write_timeout(kWriteTimeoutSeconds);
   server.set_payload_max_length(kMaxBodyBytes);
+  server.set_pre_routing_handler(&IgnoreRanges);
   server.Get("/livez",
              [](const httplib::Request&, httplib::Response& response) { response.set_content("alive\n", kPlainText); });
   server.Get("/readyz", [ready = std::move(pages.ready)](const httplib::Request&, httplib::Response& response) {

@@ -47,6 +47,19 @@ TEST_F(HttpServerTest, GivesMetricsAsPrometheusText) {
   EXPECT_THAT(answer->get_header_value("Content-Type"), HasSubstr("text/plain; version=0.0.4"));
 }
 
+TEST_F(HttpServerTest, AnAnswerIsWholeWhateverRangesAreAskedFor) {
+  for (const std::string ranges : {"bytes=0-3", "bytes=0-,0-,0-,0-", "bytes=-2", "bytes=100-200"}) {
+    for (const std::string page : {"/metrics", "/livez"}) {
+      const httplib::Result answer =
+          httplib::Client("http://" + server_->address()).Get(page, httplib::Headers{{"Range", ranges}});
+      ASSERT_TRUE(answer) << ranges;
+      EXPECT_EQ(answer->status, 200) << ranges;
+      EXPECT_EQ(answer->body, page == "/livez" ? "alive\n" : "attend_test 1\n") << ranges;
+      EXPECT_FALSE(answer->has_header("Content-Range")) << ranges;
+    }
+  }
+}
+
 TEST_F(HttpServerTest, KnowsNothingElse) {
   for (const std::string path : {"/", "/livez/", "/metrics/x", "/../etc/passwd"})
     EXPECT_EQ(Get(path)->status, 404) << path;

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "grpc/grpc.h"
 #include "server/command_line.h"
 #include "server/log.h"
 #include "server/machine_limits.h"
@@ -106,6 +107,9 @@ class EndGuard {
 };
 
 int Run(const Settings& settings, ShutdownSignals& signals) {
+  // Held until the process ends: the last to let go of gRPC would wait for all of its threads, and one that polls in
+  // epoll_wait at that moment is woken by nobody for up to ten seconds. All that is ours has ended before.
+  grpc_init();
   std::optional<Log> log(std::in_place, settings.log_format, settings.log_level);
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(settings, *log);
   if (!server.ok()) {

@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -179,10 +180,11 @@ TEST_F(ServerTest, AMessageIsNoLongerThanAnnounced) {
 
 TEST_F(ServerTest, AnAnnouncementMustBeANumberWithinTheLimit) {
   StartServer({"--max_message_bytes=1MiB"});
-  const std::pair<std::string, grpc::StatusCode> cases[] = {{"x", grpc::INVALID_ARGUMENT},
-                                                            {"-1", grpc::INVALID_ARGUMENT},
-                                                            {"99999999999999999999", grpc::INVALID_ARGUMENT},
-                                                            {"1048577", grpc::RESOURCE_EXHAUSTED}};
+  const std::pair<std::string, grpc::StatusCode> cases[] = {
+      {"x", grpc::INVALID_ARGUMENT},        {"-1", grpc::INVALID_ARGUMENT},
+      {"", grpc::INVALID_ARGUMENT},         {"+5", grpc::INVALID_ARGUMENT},
+      {"5 5", grpc::INVALID_ARGUMENT},      {"99999999999999999999", grpc::INVALID_ARGUMENT},
+      {"1048577", grpc::RESOURCE_EXHAUSTED}};
   for (const auto& [announced, code] : cases) {
     RawCall call(channel_, kAttend);
     call.context().AddMetadata("attend-message-bytes", announced);
@@ -402,6 +404,29 @@ TEST_F(ServerTest, DescribesItself) {
   EXPECT_GT(description.multiply_adds_per_second(), 0);
   EXPECT_THAT(description.front_ends(), ::testing::ElementsAre("attend.v1"));
   EXPECT_THAT(description.supported_options(), ::testing::Contains("causal"));
+}
+
+TEST_F(ServerTest, AServerInfoRequestHasNoFields) {
+  StartServer();
+  constexpr char kGetServerInfo[] = "/attend.v1.AttentionService/GetServerInfo";
+  // Field 99 with the value 1; and a field that ends beyond the message.
+  const std::tuple<std::string, grpc::StatusCode, std::string> cases[] = {
+      {"\x98\x06\x01", grpc::UNIMPLEMENTED, "UNKNOWN_FIELD"},
+      {"\x0a\x7f", grpc::INVALID_ARGUMENT, "MALFORMED_MESSAGE"},
+      {"", grpc::OK, ""}};
+  for (const auto& [message, code, reason] : cases) {
+    RawCall call(channel_, kGetServerInfo);
+    call.Start();
+    call.Write(message);
+    call.HalfClose();
+    const grpc::Status status = call.Await();
+    EXPECT_EQ(status.error_code(), code) << status.error_message();
+    EXPECT_THAT(status.error_details(), HasSubstr(reason));
+    if (code == grpc::UNIMPLEMENTED) {
+      EXPECT_THAT(status.error_message(), HasSubstr("99"));
+    }
+  }
+  EXPECT_EQ(Metric("attend_requests_total{code=\"INVALID_ARGUMENT\",method=\"GetServerInfo\"}"), 1);
 }
 
 TEST_F(ServerTest, APortInUseIsAnErrorThatNamesIt) {

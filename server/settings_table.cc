@@ -161,11 +161,12 @@ std::vector<Setting> BudgetSettings() {
       {"memory_budget", "50%", "bytes that admitted requests may hold together; % is of what this process may use",
        [](string_view text, SettingsDraft& draft) { return Assign(ByteSize::Parse(text), draft.memory_budget); },
        [](const Settings& settings) { return FormatBytes(settings.memory_budget); }},
-      {"receive_budget", "25%", "bytes of messages being received; % is of memory_budget",
+      {"receive_budget", "25%",
+       "bytes of messages being received, half of them at most by one client; % is of memory_budget",
        [](string_view text, SettingsDraft& draft) { return Assign(ByteSize::Parse(text), draft.receive_budget); },
        [](const Settings& settings) { return FormatBytes(settings.receive_budget); }},
       {"receive_timeout", "auto",
-       "how long receiving a message may take; auto: 60s, or 10s + 1s per MiB where its size is announced",
+       "how long receiving a message may take; auto: 60s, or 10s + 1s per MiB where its size is announced; 0: no time",
        [](string_view text, SettingsDraft& draft) {
          if (text != "auto") return Assign(ParseFiniteDuration(text), draft.settings.receive_timeout);
          draft.settings.receive_timeout.reset();
@@ -182,8 +183,9 @@ std::vector<Setting> BudgetSettings() {
          return absl::OkStatus();
        },
        [](const Settings& settings) { return FormatBytes(settings.max_message_bytes); }},
-      CountSetting("max_queued_requests", "512", &Settings::max_queued_requests, 1,
-                   "requests that may wait for memory; one more is refused with RESOURCE_EXHAUSTED"),
+      CountSetting(
+          "max_queued_requests", "512", &Settings::max_queued_requests, 1,
+          "calls that may wait, to be received or for memory, together; one more is refused: RESOURCE_EXHAUSTED"),
   };
 }
 
@@ -207,9 +209,9 @@ std::vector<Setting> ConnectionSettings() {
       DurationSetting("min_ping_interval", "5s", &Settings::min_ping_interval,
                       "clients that ping more often than this are disconnected"),
       OptionalDurationSetting("max_connection_idle", "1h", &Settings::max_connection_idle,
-                              "a connection without calls is closed after this long, or off"),
+                              "a connection without calls is closed after this long (0: at once), or off"),
       OptionalDurationSetting("max_connection_age", "off", &Settings::max_connection_age,
-                              "a connection is closed after this long, its calls finish, or off"),
+                              "a connection is closed after this long (0: at once), its calls finish, or off"),
   };
 }
 
@@ -220,7 +222,7 @@ std::vector<Setting> LifeCycleSettings() {
       DurationSetting("drain_timeout", "8s", &Settings::drain_timeout,
                       "after drain_delay: how long calls in flight may take to finish"),
       DurationSetting("stuck_after", "30s", &Settings::stuck_after,
-                      "/readyz fails when the oldest running job has not advanced for this long"),
+                      "/readyz fails when the oldest running job has not advanced for this long; 0: whenever one runs"),
       {"ready_file", "", "a JSON file with the addresses and the process id, written when ready, removed at exit",
        [](string_view text, SettingsDraft& draft) {
          draft.settings.ready_file = std::string(text);
@@ -256,7 +258,7 @@ std::vector<Setting> BehaviourSettings() {
        },
        [](const Settings& settings) { return NameOf(settings.log_level, LogLevels()); }},
       CountSetting("log_requests_per_second", "100", &Settings::log_requests_per_second, 0,
-                   "request lines logged in a second; of more, a sample is"),
+                   "request lines logged in a second, 0: none; of more, the others are only counted"),
   };
 }
 

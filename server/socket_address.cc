@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -86,6 +87,16 @@ absl::Status AwaitConnection(int socket, absl::Duration timeout) {
   return error == 0 ? absl::OkStatus() : Unavailable(error);
 }
 
+// Whether gRPC, which replaces a socket that is there, can make one at `path`.
+absl::Status CheckPath(const std::string& path) {
+  if (const absl::StatusOr<RawAddress> raw = ResolveUnix(path); !raw.ok()) return raw.status();
+  struct stat found = {};
+  if (lstat(path.c_str(), &found) == 0 && !S_ISSOCK(found.st_mode)) return Unavailable(EADDRINUSE);
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return access(folder.c_str(), W_OK | X_OK) == 0 ? absl::OkStatus() : Unavailable(errno);
+}
+
 }  // namespace
 
 absl::Status CheckSocketAddress(absl::string_view text) {
@@ -138,7 +149,7 @@ absl::Status CheckListening(const SocketAddress& address, absl::Duration timeout
 absl::Status CheckBindable(const SocketAddress& address) {
   // A unix path is made anew by whoever listens on it: only a living listener is in the way.
   if (address.is_unix) {
-    return CheckListening(address, absl::Seconds(1)).ok() ? Unavailable(EADDRINUSE) : absl::OkStatus();
+    return CheckListening(address, absl::Seconds(1)).ok() ? Unavailable(EADDRINUSE) : CheckPath(address.host);
   }
   const absl::StatusOr<RawAddress> raw = Resolve(address);
   if (!raw.ok()) return raw.status();

@@ -49,6 +49,16 @@ TEST(SocketAddressTest, OfAPathOnlyALivingListenerIsInTheWay) {
   EXPECT_THAT(std::string(CheckListening(address, absl::Seconds(5)).message()), HasSubstr("No such file"));
 }
 
+TEST(SocketAddressTest, SaysWhyAPathCannotBeListenedOn) {
+  const std::string folder = ::testing::TempDir();
+  EXPECT_THAT(std::string(CheckBindable(ParseSocketAddress("unix:/nonexistent/x")).message()),
+              HasSubstr("No such file or directory"));
+  EXPECT_THAT(std::string(CheckBindable(ParseSocketAddress("unix:" + folder)).message()), HasSubstr("in use"));
+  EXPECT_THAT(std::string(CheckBindable(ParseSocketAddress("unix:/" + std::string(200, 'x'))).message()),
+              HasSubstr("too long"));
+  EXPECT_TRUE(CheckBindable(ParseSocketAddress("unix:relative.sock")).ok());
+}
+
 TEST(SocketAddressTest, SaysWhatCannotBeBound) {
   EXPECT_EQ(CheckBindable({.host = "192.0.2.1", .port = 0}).code(), absl::StatusCode::kUnavailable);
 }

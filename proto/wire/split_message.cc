@@ -165,7 +165,9 @@ absl::Status MessageSplitter::ReadVarint(int64_t end, int max_length, Varint& va
 }
 
 absl::Status MessageSplitter::ReadLength(int64_t end, Varint& length) {
-  if (absl::Status status = ReadVarint(end, kMaxShortVarint, length); !status.ok()) return status;
+  if (!cursor_.ReadVarint(end, kMaxShortVarint, length))
+    return Malformed("a field's length is cut off or over 32 bits");
+  if (absl::Status status = Charge(length.length); !status.ok()) return status;
   if (length.value > static_cast<uint64_t>(end - cursor_.position())) {
     return Malformed("a field ends beyond its message");
   }

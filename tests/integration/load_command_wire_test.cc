@@ -2,9 +2,13 @@
 // test that is interrupted or whose server dies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -134,6 +138,28 @@ TEST_F(LoadCommandWireTest, InterruptionReportsWhatWasMeasured) {
   ASSERT_EQ(json["lengths"].size(), 1u);
   EXPECT_GT(json["lengths"][0]["ok"], 0);
   EXPECT_EQ(json["lengths"][0]["failed"], 0);
+}
+
+TEST_F(LoadCommandWireTest, InterruptionEndsItWhileItConnects) {
+  // Takes connections and says nothing.
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  auto load = ChildProcess::Start(AttendCommand(absl::StrCat("127.0.0.1:", ntohs(address.sin_port)),
+                                                "load --lengths 32 --json " + Path("load.json")));
+  ASSERT_TRUE(load.ok()) << load.status();
+  const int connection = accept(listener, nullptr, nullptr);
+  (*load)->Signal(SIGINT);
+  const auto ended = (*load)->Wait(absl::Seconds(60));
+  close(connection);
+  close(listener);
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_EQ(ended->signal, SIGINT);
+  EXPECT_EQ((*load)->StandardOutput(), "");
+  EXPECT_TRUE(std::filesystem::is_empty(folder_->path())) << "nothing was measured, nothing is left";
 }
 
 TEST_F(LoadCommandWireTest, AServerThatDiesIsCountedAndEndsTheTest) {
