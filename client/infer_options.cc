@@ -1,5 +1,6 @@
 #include "client/infer_options.h"
 
+#include <limits>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -84,7 +85,8 @@ void AddMasks(CLI::App& command, InferOptions& options) {
   AddListOption(command, "--alibi_slopes", options.alibi_slopes, "ALiBi's slope of each query head");
   AddListOption(
       command, "--sinks", options.sinks,
-      "One extra logit per query head in the denominator; --sinks=-inf,1 where the first is negative infinity");
+      "One extra logit per query head in the denominator; --sinks=-inf,1 where the first is negative infinity",
+      -std::numeric_limits<float>::infinity());
 }
 
 void AddCalculation(CLI::App& command, InferOptions& options) {
