@@ -384,7 +384,7 @@ TEST_F(TiledAttentionTest, ASequenceOfARaggedBatchHasTheBitsThatItHasAlone) {
 
 // By hand: two keys with scores 1 and 0 (q = 1, k = 1 and 0), values 1 and 3.
 TEST_F(TiledAttentionTest, NumbersWorkedByHand) {
-  const auto compute = [this](const AttentionOptions& options, std::vector<float> bias = {}) {
+  const auto compute = [](const AttentionOptions& options, std::vector<float> bias = {}) {
     Case c;
     c.shape = {.query_length = 1, .key_length = 2, .head_dim = 1, .value_dim = 1};
     c.options = options;

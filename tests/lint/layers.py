@@ -50,7 +50,7 @@ COMMENTS_AND_STRINGS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:
 
 
 def is_test(path):
-    return path.startswith("tests/") or path.endswith("_test.cc")
+    return path.startswith("tests/") or path.endswith(("_test.cc", "_fixture.h"))
 
 
 def blank_out(match):
