@@ -118,6 +118,14 @@ TEST_P(MaskedNumbersTest, EveryPlaceOfASmallProblem) {
   }
 }
 
+// Whether element `index` of the bias is that of some key of a row.
+bool ReadsBias(const AttentionProblem& problem, const RowPosition& at, int64_t index) {
+  for (int64_t j = 0; j < problem.shape().key_length; ++j) {
+    if (BroadcastIndex(*problem.options().bias, at, j) == index) return true;
+  }
+  return false;
+}
+
 // A bias of -inf excludes; NaN and +inf make NaN of the rows whose key is there otherwise.
 TEST_P(MaskedNumbersTest, EveryPlaceOfABias) {
   const AttentionShape shape = {
@@ -130,10 +138,7 @@ TEST_P(MaskedNumbersTest, EveryPlaceOfABias) {
     const ProblemResults want = ComputeHere(clean);
     for (size_t index = 0; index < clean.values.bias.size(); ++index) {
       const auto reads = [&](const RowPosition& at) {
-        for (int64_t j = 0; j < shape.key_length; ++j) {
-          if (BroadcastIndex(*options.bias, at, j) == static_cast<int64_t>(index)) return true;
-        }
-        return false;
+        return ReadsBias(clean.problem, at, static_cast<int64_t>(index));
       };
       for (float number : kNotNumbers) {
         ProblemInstance poisoned = clean;
@@ -169,6 +174,18 @@ TEST_P(MaskedNumbersTest, PlacesInCutTiles) {
 constexpr AttentionShape kShape = {
     .batch = 2, .query_heads = 4, .kv_heads = 2, .query_length = 33, .key_length = 150, .head_dim = 16, .value_dim = 8};
 
+// NaN in every key, and its value, that query 0 of head 0 does not see.
+void FillHidden(const AttentionProblem& problem, int64_t b, ProblemValues* values) {
+  const AttentionShape& s = problem.shape();
+  const std::vector<bool> visible = VisibleKeys(problem, *values, {b, 0, 0});
+  for (int64_t n = 0; n < s.kv_heads * s.key_length; ++n) {
+    const int64_t j = n % s.key_length;
+    if (visible[j]) continue;
+    std::fill_n(values->key.begin() + KeyIndex(problem, b, n / s.key_length, j), s.head_dim, kNan);
+    std::fill_n(values->value.begin() + ValueIndex(problem, b, n / s.key_length, j), s.value_dim, kNan);
+  }
+}
+
 // Everything that a mask hides may be NaN, all of it at once, whichever way it is hidden.
 TEST_P(MaskedNumbersTest, AllThatIsHiddenMayBeNan) {
   for (bool by_bias : {false, true}) {
@@ -178,15 +195,7 @@ TEST_P(MaskedNumbersTest, AllThatIsHiddenMayBeNan) {
     const auto problem = MakeProblem(kShape, GetParam(), options, kMaskedResults);
     ProblemValues values = Generate(problem, 1, {.bias = OneIn(2, -kInfinity, Normal())});
     const ProblemResults want = Compute(problem, values);
-    for (int64_t b = 0; b < 2; ++b) {
-      for (int64_t j = 0; j < kShape.key_length; ++j) {
-        if (VisibleKeys(problem, values, {b, 0, 0})[j]) continue;
-        for (int64_t h = 0; h < kShape.kv_heads; ++h) {
-          std::fill_n(values.key.begin() + KeyIndex(problem, b, h, j), kShape.head_dim, kNan);
-          std::fill_n(values.value.begin() + ValueIndex(problem, b, h, j), kShape.value_dim, kNan);
-        }
-      }
-    }
+    for (int64_t b = 0; b < 2; ++b) FillHidden(problem, b, &values);
     EXPECT_EQ(Compute(problem, values).FirstDifference(want), "") << Describe(problem);
   }
 }

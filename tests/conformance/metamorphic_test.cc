@@ -152,7 +152,7 @@ void MergeRow(const std::vector<ProblemInstance>& parts, const std::vector<Probl
     const double weight = std::exp(double{part.logsumexp[row]} - largest);
     sum += weight;
     for (size_t d = 0; d < output.size(); ++d) {
-      float element;
+      float element = 0;
       std::memcpy(&element, part.output.data() + (OutputPlace(problem, at) + d) * sizeof(float), sizeof(float));
       output[d] += weight * double{element};
     }

@@ -20,9 +20,16 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 class NonFiniteTest : public ConformanceOfType {
  protected:
-  // Rows that see key `j` are what the oracle says; all others have the bits that they have in `clean`.
-  static void ExpectOnlySeenBy(int64_t batch, int64_t kv_head, int64_t j, const AttentionProblem& problem,
-                               const ProblemValues& poisoned, const ProblemResults& clean) {
+  // A key, or its value, that is not a number.
+  struct Place {
+    int64_t batch;
+    int64_t kv_head;
+    int64_t j;
+  };
+  // Rows that see the key are what the oracle says; all others have the bits that they have in `clean`.
+  static void ExpectOnlySeen(const Place& place, const AttentionProblem& problem, const ProblemValues& poisoned,
+                             const ProblemResults& clean) {
+    const auto [batch, kv_head, j] = place;
     const ProblemResults results = Compute(problem, poisoned);
     EXPECT_EQ(CheckResults(problem, poisoned, results, int64_t{1} << 20), absl::OkStatus()) << "key " << j;
     for (const RowPosition& at : ChooseRows(problem, 0, std::numeric_limits<int64_t>::max())) {
@@ -54,20 +61,26 @@ void Poison(const AttentionProblem& problem, int64_t b, int64_t j, float number,
   }
 }
 
+// Fills all keys of each batch element from its number in `key_lengths` on.
+void PoisonPadding(const AttentionProblem& problem, float number, ProblemValues* values) {
+  for (int64_t b = 0; b < problem.shape().batch; ++b) {
+    for (int64_t j = problem.options().key_lengths[b]; j < problem.shape().key_length; ++j) {
+      Poison(problem, b, j, number, values);
+    }
+  }
+}
+
 TEST_P(NonFiniteTest, PaddingNeverReachesAResult) {
   for (int64_t key_length : {150, 600, 1100}) {
     AttentionShape shape = kShape;
     shape.key_length = key_length;
     for (CausalAlignment causal : kCausalAlignments) {
-      const std::vector<int64_t> key_lengths = {key_length - 27, 70};
-      const auto problem = MakeProblem(shape, GetParam(), {.causal = causal, .key_lengths = key_lengths});
+      const auto problem = MakeProblem(shape, GetParam(), {.causal = causal, .key_lengths = {key_length - 27, 70}});
       const ProblemValues clean = Generate(problem, 1);
       const ProblemResults want = Compute(problem, clean);
       for (float number : {kNan, kInfinity, -kInfinity}) {
         ProblemValues poisoned = clean;
-        for (int64_t b = 0; b < shape.batch; ++b) {
-          for (int64_t j = key_lengths[b]; j < key_length; ++j) Poison(problem, b, j, number, &poisoned);
-        }
+        PoisonPadding(problem, number, &poisoned);
         EXPECT_EQ(Compute(problem, poisoned).FirstDifference(want), "") << Describe(problem) << " with " << number;
       }
     }
@@ -95,7 +108,7 @@ TEST_P(NonFiniteTest, AValueReachesTheRowsThatSeeIt) {
       for (float number : {kNan, kInfinity}) {
         ProblemValues poisoned = clean;
         poisoned.value[ValueIndex(problem, 0, 1, j) + 17] = number;
-        ExpectOnlySeenBy(0, 1, j, problem, poisoned, want);
+        ExpectOnlySeen({0, 1, j}, problem, poisoned, want);
       }
     }
   }
@@ -112,7 +125,7 @@ TEST_P(NonFiniteTest, AKeyReachesTheRowsThatSeeIt) {
       for (float number : {kNan, kInfinity, -kInfinity}) {
         ProblemValues poisoned = clean;
         poisoned.key[KeyIndex(problem, 0, 1, j) + 5] = number;
-        ExpectOnlySeenBy(0, 1, j, problem, poisoned, want);
+        ExpectOnlySeen({0, 1, j}, problem, poisoned, want);
       }
     }
   }

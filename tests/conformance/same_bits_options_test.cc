@@ -14,7 +14,6 @@
 namespace attend::testing {
 namespace {
 
-using core::AttentionProblem;
 using core::Layout;
 using core::ResultSelection;
 using core::ScoreStage;

@@ -18,7 +18,6 @@ namespace {
 using core::AttentionOptions;
 using core::AttentionProblem;
 using core::AttentionShape;
-using core::BroadcastTensor;
 using core::ElementType;
 using core::ResultSelection;
 using core::ScoreStage;

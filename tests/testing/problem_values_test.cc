@@ -29,7 +29,7 @@ AttentionProblem MakeProblem(const AttentionOptions& options, const core::Result
 }
 
 float FloatAt(const void* bytes, int64_t index) {
-  float element;
+  float element = 0;
   std::memcpy(&element, static_cast<const std::byte*>(bytes) + index * sizeof(float), sizeof(float));
   return element;
 }
@@ -72,7 +72,7 @@ TEST(ProblemValuesTest, MaskAndBiasHaveTheirOwnShapeAndType) {
   values.bias[5] = -2;
   const ProblemBytes bytes(problem, values);
   EXPECT_EQ(bytes.inputs().mask[5], 77);
-  uint16_t bits;
+  uint16_t bits = 0;
   std::memcpy(&bits, bytes.bias() + 5 * sizeof(bits), sizeof(bits));
   EXPECT_EQ(bits, 0xC000);  // -2
 }

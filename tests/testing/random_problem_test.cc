@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+
 namespace attend::testing {
 namespace {
 
@@ -58,7 +60,7 @@ TEST(RandomProblemTest, AllPairsOfOptionsComeUp) {
     sequences += problem.options().layout == core::Layout::kTHD ? 1 : 0;
     for (const auto& [name, has] : kFeatures) {
       for (const auto& [other, has_other] : kFeatures)
-        count[name + " and " + other] += has(problem) && has_other(problem);
+        count[absl::StrCat(name, " and ", other)] += has(problem) && has_other(problem);
     }
   }
   EXPECT_GT(sequences, 150);
