@@ -1,5 +1,5 @@
-// Makes the tensors of a request contiguous, as the tiles need them: in place where they arrived in one piece, else
-// copied, a bounded piece at a time.
+// Makes the tensors of a request contiguous, as the tiles need them: in place where they are small and arrived in one
+// piece, else copied, a bounded piece at a time.
 #ifndef ATTEND_SERVER_INPUT_GATHERER_H_
 #define ATTEND_SERVER_INPUT_GATHERER_H_
 
