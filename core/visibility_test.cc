@@ -64,6 +64,25 @@ TEST_P(VisibilityTest, MasksExcludeWhatIsFalse) {
   }
 }
 
+// Elements at any place in memory, many times: what is left in memory from one call must not show in the next.
+TEST_P(VisibilityTest, ElementsAnywhereExcludeAlike) {
+  constexpr uint16_t kMinusInfinity = 0xfc00;
+  constexpr int kTrials = 2000;
+  std::mt19937 random(7);
+  std::vector<uint16_t> elements(4096);
+  for (uint16_t& element : elements) element = random() % 4 == 0 ? kMinusInfinity : random() % kMinusInfinity;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const uint16_t* const first = &elements[random() % (elements.size() - kKeyBlock)];
+    const void* const rows[] = {first};
+    Words visible;
+    visible.fill(kAll);
+    ExcludeInfinite({.rows = rows, .type = ElementType::kFloat16, .keys = kKeyBlock}, 1, visible.data());
+    for (int key = 0; key < kKeyBlock; ++key) {
+      ASSERT_EQ(Bit(visible.data(), key), first[key] != kMinusInfinity) << "trial " << trial << " key " << key;
+    }
+  }
+}
+
 TEST_P(VisibilityTest, OneElementForEveryKey) {
   const uint8_t mask[] = {0, 1};
   const void* const rows[] = {&mask[0], &mask[1]};
