@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/violation.h"
 #include "server/codec_requests.h"
+#include "server/response_writer.h"
 
 namespace attend::server {
 namespace {
@@ -288,6 +289,19 @@ TEST(DecodeAttendRequestTest, RefusesAResponseThatIsTooLargeWhateverItsInputs) {
   EXPECT_EQ(core::GetViolation(status)->reason, "RESPONSE_TOO_LARGE");
   EXPECT_EQ(core::GetViolation(status)->limit, "1000000");
   EXPECT_THAT(std::string(status.message()), HasSubstr("output 4096000"));
+}
+
+TEST(DecodeAttendRequestTest, TheLimitOfAResponseIsItsPredictedSize) {
+  const auto decoded = Decode(GoodRequest());
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  const int64_t predicted = PredictResponseBytes(decoded->problem);
+  const grpc::Slice slice(GoodRequest().SerializeAsString());
+  for (const int64_t limit : {predicted, predicted - 1}) {
+    auto parts = ReadAttendRequest(grpc::ByteBuffer(&slice, 1));
+    ASSERT_TRUE(parts.ok()) << parts.status();
+    const auto held = DecodeAttendRequest(*std::move(parts), {.max_message_bytes = limit, .version = "1.2.3"});
+    EXPECT_EQ(held.ok(), limit == predicted) << held.status();
+  }
 }
 
 TEST(DecodeAttendRequestTest, RefusesWeightsThatAreTooLarge) {
