@@ -121,9 +121,9 @@ absl::Status InferOptions::Validate() const {
     }
   }
   if (paths.empty()) return UsageError("at least one of --output, --weights, --scores and --logsumexp is needed");
-  const bool some_weights = !weight_query_rows.empty() || average_weights;
-  if (some_weights && weights.empty() && (average_weights || scores.empty())) {
-    return UsageError("--weight_query_rows and --average_weights_over_heads need --weights");
+  if (average_weights && weights.empty()) return UsageError("--average_weights_over_heads needs --weights");
+  if (!weight_query_rows.empty() && weights.empty() && scores.empty()) {
+    return UsageError("--weight_query_rows needs --weights or --scores");
   }
   return absl::OkStatus();
 }

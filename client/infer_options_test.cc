@@ -98,7 +98,9 @@ TEST(InferOptions, Refusals) {
   EXPECT_THAT(Refusal(files + "--score_stage masked"), HasSubstr("requires --scores"));
   EXPECT_THAT(Refusal(files + "--verify_rows 3"), HasSubstr("requires --verify"));
   EXPECT_THAT(Refusal(files + "--verify --verify_rows -3"), HasSubstr("at least 0"));
-  EXPECT_THAT(Refusal(files + "--weight_query_rows 3"), HasSubstr("need --weights"));
+  EXPECT_THAT(Refusal(files + "--weight_query_rows 3"), HasSubstr("--weight_query_rows needs --weights or --scores"));
+  EXPECT_THAT(Refusal(files + "--scores s.npy --average_weights_over_heads"),
+              HasSubstr("--average_weights_over_heads needs --weights"));
 }
 
 }  // namespace
