@@ -19,8 +19,8 @@ class TileKernels {
  public:
   struct Options {
     int workers = 1;
-    // Uses no instructions beyond these. One beyond the processor's is emulated where possible (bfloat16 products by
-    // oneDNN's reference code: slow, for tests), else the processor's own best. Process-wide: the first value given
+    // Uses no instructions beyond these. One beyond the processor's is emulated where possible (bfloat16 products in
+    // f32, for tests: core/matmul_emulation.h), else the processor's own best. Process-wide: the first value given
     // holds for oneDNN and for SIMD alike; a different one later is FAILED_PRECONDITION.
     std::optional<InstructionSet> max_instruction_set;
     // Where packed keys and values come from; outlives the kernels.
