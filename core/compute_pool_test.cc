@@ -220,11 +220,11 @@ TEST_P(ComputePoolTest, TheSourceIsGoneBeforeDone) {
 }
 
 TEST_P(ComputePoolTest, DoneMaySubmitCancelAndPost) {
-  const auto pool = MakePool(GetParam());
   std::promise<Ended> endless_ended;
-  const ComputePool::JobId endless = pool->Submit(MakeJob({.tiles = int64_t{1} << 60}, endless_ended));
   std::promise<Ended> second_ended;
   std::promise<void> posted;
+  const auto pool = MakePool(GetParam());
+  const ComputePool::JobId endless = pool->Submit(MakeJob({.tiles = int64_t{1} << 60}, endless_ended));
   pool->Submit(
       {.source = std::make_unique<ScriptedSource>(Script{}), .done = [&](const absl::Status&, const JobTimings&) {
          pool->Cancel(endless);
@@ -237,10 +237,10 @@ TEST_P(ComputePoolTest, DoneMaySubmitCancelAndPost) {
 }
 
 TEST_P(ComputePoolTest, TasksRunInOrderAndMayPost) {
-  const auto pool = MakePool(GetParam());
   std::mutex mutex;
   std::vector<int> order;
   std::promise<void> last;
+  const auto pool = MakePool(GetParam());  // ends before what the tasks use: `last` may come before others end
   for (int i = 0; i < 100; ++i) {
     pool->Post([&, i] {
       const std::lock_guard lock(mutex);
@@ -250,6 +250,7 @@ TEST_P(ComputePoolTest, TasksRunInOrderAndMayPost) {
   }
   last.get_future().wait();
   if (GetParam() > 1) return;  // several at a time: only one worker shows the order
+  const std::lock_guard lock(mutex);
   ASSERT_EQ(order.size(), 100u);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
