@@ -3,7 +3,11 @@
 // all of its keys and such a granule, the product is run on a copy of the values in which they are 0, and what they add
 // to the rows that do see them is added one by one. The other rows keep the bits that they have with any finite value.
 //
-// Weights and scores take a second pass over the keys: a row's weights are known once its sum is.
+// Sums are of weights that are yet to be divided by their own sum, so they may overflow where values are near the
+// largest float, though a mean of values does not. Rows whose results are not finite, but for reasons of their scores,
+// are run again with values that are 2^-64 of themselves. What is not finite then is so by the values alone.
+//
+// Weights and scores take another pass over the keys: a row's weights are known once its sum is.
 #include "core/query_block.h"
 
 #include <algorithm>
@@ -20,6 +24,8 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+// Sums of less than 2^56 weights of at most 2^8 are below 2^64.
+constexpr float kSmaller = 0x1p-64f;
 
 int64_t Align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -32,16 +38,28 @@ float LoadValue(const void* values, int64_t index, ProductType type) {
   return BFloat16ToFloat(static_cast<const uint16_t*>(values)[index]);
 }
 
-void ClearValue(void* values, int64_t index, ProductType type) {
+void StoreValue(float value, void* values, int64_t index, ProductType type) {
   if (type == ProductType::kFloat32) {
-    static_cast<float*>(values)[index] = 0;
+    static_cast<float*>(values)[index] = value;
   } else {
-    static_cast<uint16_t*>(values)[index] = 0;
+    static_cast<uint16_t*>(values)[index] = FloatToBFloat16(value);
   }
 }
 
+float LoadElement(const void* elements, int index, ElementType type) {
+  if (type == ElementType::kFloat32) return static_cast<const float*>(elements)[index];
+  const uint16_t bits = static_cast<const uint16_t*>(elements)[index];
+  return type == ElementType::kBFloat16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
+}
+
+// No mean of values that became results of `type` is larger.
+float LargestElement(ElementType type) {
+  return type == ElementType::kBFloat16 ? 0x1.FEp127f : std::numeric_limits<float>::max();
+}
+
 bool Sees(const ScoresTile& tile, int row, int key) {
-  return (tile.visible[row * kBlockGranules + key / kKeyGranule] >> (key % kKeyGranule) & 1) != 0;
+  return tile.visible == nullptr ||
+         (tile.visible[row * kBlockGranules + key / kKeyGranule] >> (key % kKeyGranule) & 1) != 0;
 }
 
 }  // namespace
@@ -102,7 +120,8 @@ void QueryBlock::Begin(const BlockRows::Place& place, const PackedHead& packed) 
   has_sums_ = false;
   padded_rows_ = 0;
   tile_ = 0;
-  score_tiles_ = std::max<int64_t>(1, CountBlocks(keys_.end) - keys_.begin / kKeyBlock);
+  output_tiles_ = std::max<int64_t>(1, CountBlocks(keys_.end) - keys_.begin / kKeyBlock);
+  again_tiles_ = 0;
   weight_tiles_ = CountWeightTiles();
 }
 
@@ -160,23 +179,33 @@ absl::Status QueryBlock::ComputeScores(const Tile& tile) const {
 
 absl::StatusOr<int64_t> QueryBlock::Advance(TileKernels::State& kernels, int worker) {
   if (padded_rows_ == 0) PadRows(kernels.matmul());
-  return in_weights() ? AdvanceWeights(kernels, worker) : AdvanceOutput(kernels, worker);
+  if (tile_ < output_tiles_) return AdvanceOutput(kernels, worker);
+  return in_weights() ? AdvanceWeights(kernels, worker) : AdvanceAgain(kernels, worker);
+}
+
+// The keys of tile `tile` of those for output. There are none only if no row sees any by its position.
+KeyRange QueryBlock::OutputKeys(int64_t tile) const {
+  if (keys_.count() == 0) return {};
+  const int64_t block = keys_.begin / kKeyBlock + tile;
+  return {.begin = std::max(keys_.begin, block * kKeyBlock), .end = std::min(keys_.end, (block + 1) * kKeyBlock)};
+}
+
+int64_t QueryBlock::OutputWork(const Tile& tile) const {
+  const KeyValueFormat& format = task_.tiling->format();
+  return int64_t{rows_.count()} * tile.scores.keys * (format.head_dim + format.value_dim);
 }
 
 absl::StatusOr<int64_t> QueryBlock::AdvanceOutput(TileKernels::State& kernels, int worker) {
-  const int64_t block = keys_.begin / kKeyBlock + tile_++;
+  const KeyRange keys = OutputKeys(tile_++);
   int64_t multiply_adds = 0;
-  if (keys_.count() > 0) {
-    const KeyRange keys = {.begin = std::max(keys_.begin, block * kKeyBlock),
-                           .end = std::min(keys_.end, (block + 1) * kKeyBlock)};
+  if (keys.count() > 0) {
     Tile tile = MakeTile(keys, worker, kernels);
     if (NoteSeen(tile)) {
       if (absl::Status attended = Attend(tile, kernels); !attended.ok()) return attended;
-      const KeyValueFormat& format = task_.tiling->format();
-      multiply_adds = int64_t{rows_.count()} * tile.scores.keys * (format.head_dim + format.value_dim);
+      multiply_adds = OutputWork(tile);
     }
   }
-  if (tile_ == score_tiles_) WriteResults();
+  if (tile_ == output_tiles_) WriteResults();
   return multiply_adds;
 }
 
@@ -201,21 +230,24 @@ absl::Status QueryBlock::Attend(Tile& tile, TileKernels::State& kernels) {
   if (absl::Status scored = ComputeScores(tile); !scored.ok()) return scored;
   rows_.Cap(tile.scores);
   rows_.AddBiases(tile.first, tile.scores);
-  UpdateSoftmax(tile.scores, {.maximum = maximum_, .sum = sum_, .correction = correction_});
+  const void* weights = Weigh(tile, {.maximum = maximum_, .sum = sum_, .correction = correction_}, kernels);
   if (format.value_dim == 0) return absl::OkStatus();
   if (has_sums_) RescaleRows(correction_, rows_.count(), format.padded_value_dim(), sums_);
-  const void* weights = tile.scores.scores;
-  if (format.product == ProductType::kBFloat16) {
-    uint16_t* const rounded = kernels.workspace(tile.worker).weights;
-    RoundToBFloat16(tile.scores.scores, int64_t{padded_rows_} * tile.scores.keys, rounded);
-    weights = rounded;
-  }
   const int64_t first = tile.first - head_.first_key;
   const bool plain = tile.scores.visible == nullptr || head_.packed->ValuesFinite(first, tile.scores.keys);
   absl::Status added =
-      plain ? AddValues(tile, weights, head_.packed->Values(first)) : AddFiniteValues(tile, weights, kernels);
+      plain ? AddValues(tile, weights, head_.packed->Values(first)) : AddFiniteValues(tile, weights, 1, kernels);
   has_sums_ = true;
   return added;
+}
+
+// Replaces the tile's scores by weights. Returns them in the product's type.
+const void* QueryBlock::Weigh(const Tile& tile, const RowState& state, TileKernels::State& kernels) const {
+  UpdateSoftmax(tile.scores, state);
+  if (task_.tiling->format().product == ProductType::kFloat32) return tile.scores.scores;
+  uint16_t* const rounded = kernels.workspace(tile.worker).weights;
+  RoundToBFloat16(tile.scores.scores, int64_t{padded_rows_} * tile.scores.keys, rounded);
+  return rounded;
 }
 
 absl::Status QueryBlock::AddValues(const Tile& tile, const void* weights, const void* values) {
@@ -227,7 +259,9 @@ absl::Status QueryBlock::AddValues(const Tile& tile, const void* weights, const 
                                                         .result = sums_});
 }
 
-absl::Status QueryBlock::AddFiniteValues(const Tile& tile, const void* weights, TileKernels::State& kernels) {
+// With finite values multiplied by `factor`.
+absl::Status QueryBlock::AddFiniteValues(const Tile& tile, const void* weights, float factor,
+                                         TileKernels::State& kernels) {
   const KeyValueFormat& format = task_.tiling->format();
   const int64_t count = int64_t{tile.scores.keys} * format.padded_value_dim();
   const int64_t bytes = count * ProductBytes(format.product);
@@ -236,9 +270,10 @@ absl::Status QueryBlock::AddFiniteValues(const Tile& tile, const void* weights, 
   if (copy.size() < bytes) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes of values"));
   }
-  std::memcpy(copy.data(), head_.packed->Values(tile.first - head_.first_key), bytes);
+  const void* values = head_.packed->Values(tile.first - head_.first_key);
   for (int64_t x = 0; x < count; ++x) {
-    if (!std::isfinite(LoadValue(copy.data(), x, format.product))) ClearValue(copy.data(), x, format.product);
+    const float value = LoadValue(values, x, format.product);
+    StoreValue(std::isfinite(value) ? value * factor : 0, copy.data(), x, format.product);
   }
   if (absl::Status added = AddValues(tile, weights, copy.data()); !added.ok()) return added;
   AddOtherValues(tile);
@@ -282,20 +317,71 @@ void QueryBlock::WriteResults() {
   const AttentionProblem& problem = *task_.problem;
   const KeyValueFormat& format = task_.tiling->format();
   const ElementType type = problem.output_type();
-  const int64_t b = rows_.place().batch;
   for (int i = 0; i < rows_.count(); ++i) {
     const auto& [query, head, keys] = rows_[i];
     const Total total = TotalOf(i);
     sum_[i] = total.factor;
-    if (problem.results().logsumexp) task_.results.logsumexp[problem.LogsumexpIndex(b, head, query)] = total.logsumexp;
-    if (format.value_dim == 0) continue;
-    void* const output =
-        static_cast<std::byte*>(task_.results.output) + problem.OutputIndex(b, head, query) * ElementBytes(type);
-    if (sees_[i]) {
-      WriteScaledRow(sums_ + int64_t{i} * format.padded_value_dim(), format.value_dim, total.factor, type, output);
-    } else {
-      std::memset(output, 0, format.value_dim * ElementBytes(type));
+    overflowed_[i] = false;
+    if (problem.results().logsumexp) {
+      task_.results.logsumexp[problem.LogsumexpIndex(rows_.place().batch, head, query)] = total.logsumexp;
     }
+    if (format.value_dim == 0) continue;
+    if (!sees_[i]) {
+      std::memset(OutputOf(i), 0, format.value_dim * ElementBytes(type));
+      continue;
+    }
+    const float* const sums = sums_ + int64_t{i} * format.padded_value_dim();
+    const bool finite = WriteScaledRow(sums, format.value_dim, total.factor, type, OutputOf(i));
+    if (!finite && !std::isnan(total.factor)) {
+      overflowed_[i] = true;
+      again_tiles_ = output_tiles_;
+    }
+  }
+  has_sums_ = false;
+}
+
+void* QueryBlock::OutputOf(int row) const {
+  const AttentionProblem& problem = *task_.problem;
+  const int64_t index = problem.OutputIndex(rows_.place().batch, rows_[row].head, rows_[row].query);
+  return static_cast<std::byte*>(task_.results.output) + index * ElementBytes(problem.output_type());
+}
+
+// The maxima stay: none would grow by enough.
+absl::StatusOr<int64_t> QueryBlock::AdvanceAgain(TileKernels::State& kernels, int worker) {
+  const KeyRange keys = OutputKeys(tile_++ - output_tiles_);
+  Tile tile = MakeTile(keys, worker, kernels);
+  int64_t multiply_adds = 0;
+  if (NoteSeen(tile)) {
+    if (absl::Status scored = ComputeScores(tile); !scored.ok()) return scored;
+    rows_.Cap(tile.scores);
+    rows_.AddBiases(tile.first, tile.scores);
+    std::array<float, kMaxTileRows> sum = {};
+    const void* weights = Weigh(tile, {.maximum = maximum_, .sum = sum.data(), .correction = correction_}, kernels);
+    if (absl::Status added = AddFiniteValues(tile, weights, kSmaller, kernels); !added.ok()) return added;
+    has_sums_ = true;
+    multiply_adds = OutputWork(tile);
+  }
+  if (tile_ == output_tiles_ + again_tiles_) {
+    for (int i = 0; i < rows_.count(); ++i) {
+      if (overflowed_[i]) WriteOverflowed(i);
+    }
+  }
+  return multiply_adds;
+}
+
+// Only what is not finite: all else has the bits that it has beside any other column. Rounding must not carry a mean of
+// finite values beyond the largest of them.
+void QueryBlock::WriteOverflowed(int row) const {
+  const KeyValueFormat& format = task_.tiling->format();
+  const ElementType type = task_.problem->output_type();
+  const float largest = LargestElement(type);
+  auto* const output = static_cast<std::byte*>(OutputOf(row));
+  for (int d = 0; d < format.value_dim; ++d) {
+    if (std::isfinite(LoadElement(output, d, type))) continue;
+    const float sum = sums_[int64_t{row} * format.padded_value_dim() + d];
+    auto mean = static_cast<float>(double{sum} * sum_[row] / kSmaller);
+    if (std::isfinite(sum)) mean = std::clamp(mean, -largest, largest);
+    WriteScaledRow(&mean, 1, 1, type, output + d * ElementBytes(type));
   }
 }
 
@@ -303,7 +389,7 @@ void QueryBlock::WriteResults() {
 // scores are asked for.
 absl::StatusOr<int64_t> QueryBlock::AdvanceWeights(TileKernels::State& kernels, int worker) {
   const ResultSelection& results = task_.problem->results();
-  const int64_t first = (tile_++ - score_tiles_) * kKeyBlock;
+  const int64_t first = (tile_++ - output_tiles_ - again_tiles_) * kKeyBlock;
   const int64_t end = std::min(first + kKeyBlock, task_.problem->shape().key_length);
   KeyRange keys = {.begin = first, .end = end};
   const bool every_key = task_.tiling->scores_every_key();

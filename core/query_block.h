@@ -43,14 +43,15 @@ class QueryBlock {
   // Starts on a block: reads its queries. What is packed is first read by Advance().
   void Begin(const BlockRows::Place& place, const PackedHead& packed);
 
-  // Runs the next tile; the last one for output also writes output and logsumexp. Tiles for weights and scores follow.
+  // Runs the next tile; the last one for output also writes output and logsumexp. Where sums overflowed, all of these
+  // are run again. Tiles for weights and scores follow.
   // Returns the tile's multiply-adds. INTERNAL and RESOURCE_EXHAUSTED from the products.
   absl::StatusOr<int64_t> Advance(TileKernels::State& kernels, int worker);
 
   // Whether nothing is left of the block.
-  bool done() const { return tile_ == score_tiles_ + weight_tiles_; }
+  bool done() const { return tile_ == output_tiles_ + again_tiles_ + weight_tiles_; }
   // Whether the next tile is one for weights and scores.
-  bool in_weights() const { return tile_ >= score_tiles_ && !done(); }
+  bool in_weights() const { return tile_ >= output_tiles_ + again_tiles_ && !done(); }
 
  private:
   struct Tile;
@@ -64,14 +65,21 @@ class QueryBlock {
   Tile MakeTile(const KeyRange& keys, int worker, TileKernels::State& kernels) const;
   absl::Status ComputeScores(const Tile& tile) const;
   bool NoteSeen(const Tile& tile);
+  KeyRange OutputKeys(int64_t tile) const;
+  int64_t OutputWork(const Tile& tile) const;
+  const void* Weigh(const Tile& tile, const RowState& state, TileKernels::State& kernels) const;
 
   absl::StatusOr<int64_t> AdvanceOutput(TileKernels::State& kernels, int worker);
   absl::Status Attend(Tile& tile, TileKernels::State& kernels);
   absl::Status AddValues(const Tile& tile, const void* weights, const void* values);
-  absl::Status AddFiniteValues(const Tile& tile, const void* weights, TileKernels::State& kernels);
+  absl::Status AddFiniteValues(const Tile& tile, const void* weights, float factor, TileKernels::State& kernels);
   void AddOtherValues(const Tile& tile);
   Total TotalOf(int row) const;
   void WriteResults();
+  void* OutputOf(int row) const;
+
+  absl::StatusOr<int64_t> AdvanceAgain(TileKernels::State& kernels, int worker);
+  void WriteOverflowed(int row) const;
 
   absl::StatusOr<int64_t> AdvanceWeights(TileKernels::State& kernels, int worker);
   void WriteScoresOf(const ScoresTile& tile, const TilePlace& place, int64_t first_key) const;
@@ -87,12 +95,14 @@ class QueryBlock {
 
   BlockRows rows_;
   std::array<bool, kMaxTileRows> sees_;  // whether the row has seen any key: decided from masks, never from numbers
+  std::array<bool, kMaxTileRows> overflowed_;  // whether the row's sums may have
   PackedHead head_;
   KeyRange keys_;          // that some row sees by its position
   int padded_rows_ = 0;    // of its products
   bool has_sums_ = false;  // whether sums_ holds anything
   int64_t tile_ = 0;
-  int64_t score_tiles_ = 0;
+  int64_t output_tiles_ = 0;
+  int64_t again_tiles_ = 0;
   int64_t weight_tiles_ = 0;
 };
 

@@ -285,31 +285,40 @@ HWY_INLINE void StoreRounded(ToFloat16, Floats d, Vector v, uint16_t* to) {
 // -0 becomes +0.
 HWY_INLINE Vector Canonical(Floats d, Vector v) { return hn::Add(CanonicalNan(d, v), hn::Zero(d)); }
 
+// Whether all products are finite: only then their differences from themselves are, and add up to, 0.
 template <class To>
-void ScaleRow(To type, const float* from, size_t count, float factor, typename To::Bits* to) {
+bool ScaleRow(To type, const float* from, size_t count, float factor, typename To::Bits* to) {
   const Floats d;
   const size_t lanes = hn::Lanes(d);
   const Vector factors = hn::Set(d, factor);
+  Vector differences = hn::Zero(d);
   size_t x = 0;
   for (; x + lanes <= count; x += lanes) {
-    StoreRounded(type, d, Canonical(d, hn::Mul(hn::LoadU(d, from + x), factors)), to + x);
+    const Vector v = hn::Mul(hn::LoadU(d, from + x), factors);
+    differences = hn::Add(differences, hn::Sub(v, v));
+    StoreRounded(type, d, Canonical(d, v), to + x);
   }
-  if (x == count) return;
-  HWY_ALIGN float tail[kMaxLanes] = {};
-  HWY_ALIGN typename To::Bits rounded[kMaxLanes];
-  memcpy(tail, from + x, (count - x) * sizeof(float));
-  StoreRounded(type, d, Canonical(d, hn::Mul(hn::Load(d, tail), factors)), rounded);
-  memcpy(to + x, rounded, (count - x) * sizeof(rounded[0]));
+  if (x < count) {
+    HWY_ALIGN float tail[kMaxLanes] = {};
+    HWY_ALIGN typename To::Bits rounded[kMaxLanes];
+    memcpy(tail, from + x, (count - x) * sizeof(float));
+    const Vector v = hn::Mul(hn::Load(d, tail), factors);
+    // The lanes beyond the row: 0 times a factor that is not finite is no business of the row's.
+    differences = hn::Add(differences, hn::IfThenElseZero(hn::FirstN(d, count - x), hn::Sub(v, v)));
+    StoreRounded(type, d, Canonical(d, v), rounded);
+    memcpy(to + x, rounded, (count - x) * sizeof(rounded[0]));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, differences)) == 0;
 }
 
-void RowToFloat32(const float* from, size_t count, float factor, float* to) {
-  ScaleRow(ToFloat32(), from, count, factor, to);
+bool RowToFloat32(const float* from, size_t count, float factor, float* to) {
+  return ScaleRow(ToFloat32(), from, count, factor, to);
 }
-void RowToBFloat16(const float* from, size_t count, float factor, uint16_t* to) {
-  ScaleRow(ToBFloat16(), from, count, factor, to);
+bool RowToBFloat16(const float* from, size_t count, float factor, uint16_t* to) {
+  return ScaleRow(ToBFloat16(), from, count, factor, to);
 }
-void RowToFloat16(const float* from, size_t count, float factor, uint16_t* to) {
-  ScaleRow(ToFloat16(), from, count, factor, to);
+bool RowToFloat16(const float* from, size_t count, float factor, uint16_t* to) {
+  return ScaleRow(ToFloat16(), from, count, factor, to);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -349,7 +358,7 @@ void RoundToBFloat16(const float* from, int64_t count, uint16_t* to) {
   HWY_DYNAMIC_DISPATCH(RowToBFloat16)(from, static_cast<size_t>(count), 1.0f, to);
 }
 
-void WriteScaledRow(const float* from, int count, float factor, ElementType type, void* to) {
+bool WriteScaledRow(const float* from, int count, float factor, ElementType type, void* to) {
   const auto n = static_cast<size_t>(count);
   switch (type) {
     case ElementType::kFloat32:
@@ -359,6 +368,7 @@ void WriteScaledRow(const float* from, int count, float factor, ElementType type
     case ElementType::kFloat16:
       return HWY_DYNAMIC_DISPATCH(RowToFloat16)(from, n, factor, static_cast<uint16_t*>(to));
   }
+  return true;  // no other type
 }
 
 }  // namespace attend::core

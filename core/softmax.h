@@ -59,8 +59,9 @@ void RoundToBFloat16(const float* from, int64_t count, uint16_t* to);
 
 // Writes from[i] * factor, rounded to `type` (to nearest, ties to even), to `to`. Every NaN is written as the same
 // quiet NaN and every 0 as +0, so that results have the same bits whichever way those took: a product of weights that
-// are all 0 and of the wrong sign may have been added or left out.
-void WriteScaledRow(const float* from, int count, float factor, ElementType type, void* to);
+// are all 0 and of the wrong sign may have been added or left out. Returns whether all products are finite, before they
+// are rounded to `type`.
+bool WriteScaledRow(const float* from, int count, float factor, ElementType type, void* to);
 
 }  // namespace attend::core
 

@@ -401,6 +401,24 @@ TEST_P(SoftmaxTest, EveryNanIsWrittenAsTheSameQuietNan) {
   EXPECT_THAT(half, testing::Each(0x7e00));
 }
 
+// Whether they are is said of the products, in every lane, and of none beyond the row.
+TEST_P(SoftmaxTest, TellsWhetherResultsAreFinite) {
+  for (int count = 1; count <= 40; ++count) {
+    std::vector<float> numbers(static_cast<size_t>(count), 1e38f);
+    std::vector<float> row(40);
+    EXPECT_TRUE(WriteScaledRow(numbers.data(), count, 3, ElementType::kFloat32, row.data()));
+    EXPECT_FALSE(WriteScaledRow(numbers.data(), count, 4, ElementType::kFloat32, row.data()));
+    EXPECT_FALSE(WriteScaledRow(numbers.data(), count, kInfinity, ElementType::kFloat32, row.data()));
+    for (float number : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+      for (int i = 0; i < count; ++i) {
+        std::vector<float> some = numbers;
+        some[static_cast<size_t>(i)] = number;
+        ASSERT_FALSE(WriteScaledRow(some.data(), count, 1e-38f, ElementType::kFloat32, row.data())) << i;
+      }
+    }
+  }
+}
+
 TEST_P(SoftmaxTest, WritesOnlyTheRow) {
   const std::vector<float> numbers(40, 2.0f);
   for (int count = 0; count <= 40; ++count) {
