@@ -49,7 +49,7 @@ HWY_INLINE Vector Exp2(Floats d, Vector x) {
 }
 
 // The scores of one row, read a vector at a time. In a granule of which it sees a part (kCut), the other keys read as
-// -inf, after scaling: a negative scale must not make them large, a scale of 0 not NaN.
+// -inf.
 struct Row {
   float* scores;
   const uint64_t* visible;  // null if it sees all
@@ -64,17 +64,13 @@ struct Row {
     return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(visible) + x / 8);
   }
   HWY_INLINE uint64_t word(int x) const { return visible[x / kGranule]; }
-  template <bool kCut>
-  HWY_INLINE Vector Scaled(Floats d, int x) const {
-    return Masked<kCut>(d, hn::Mul(hn::Load(d, scores + x), hn::Set(d, scale)), x);
-  }
+  HWY_INLINE Vector Scaled(Floats d, int x) const { return hn::Mul(hn::Load(d, scores + x), hn::Set(d, scale)); }
   // exp(scale * score - subtracted), the subtraction before the multiplication by log2(e): scores up to the largest
   // float are ordinary. The scaled score is rounded as the maximum was: the exact product that a fused operation would
   // take differs from it by an exponent's worth where scores are large. (The build forbids the compiler to fuse, too.)
   template <bool kCut>
   HWY_INLINE Vector Exponential(Floats d, int x, Vector subtracted) const {
-    const Vector difference = hn::Sub(hn::Mul(hn::Load(d, scores + x), hn::Set(d, scale)), subtracted);
-    return Exp2(d, hn::Mul(Masked<kCut>(d, difference, x), hn::Set(d, kLog2e)));
+    return Exp2(d, hn::Mul(Masked<kCut>(d, hn::Sub(Scaled(d, x), subtracted), x), hn::Set(d, kLog2e)));
   }
 };
 
@@ -87,13 +83,13 @@ struct Pair {
   Vector even, odd;
 };
 
-// Max takes its second operand if either is NaN: the maximum so far.
+// Of scores that are yet to be scaled. Max takes its second operand if either is NaN: the maximum so far.
 template <bool kCut>
 HWY_INLINE void RaiseMaximum(Floats d, const Row row, int begin, int end, Pair& top) {
   const int lanes = static_cast<int>(hn::Lanes(d));
   for (int x = begin; x < end; x += 2 * lanes) {
-    top.even = hn::Max(row.Scaled<kCut>(d, x), top.even);
-    top.odd = hn::Max(row.Scaled<kCut>(d, x + lanes), top.odd);
+    top.even = hn::Max(row.Masked<kCut>(d, hn::Load(d, row.scores + x), x), top.even);
+    top.odd = hn::Max(row.Masked<kCut>(d, hn::Load(d, row.scores + x + lanes), x + lanes), top.odd);
   }
 }
 
@@ -143,13 +139,14 @@ HWY_INLINE void WeighKeys(Floats d, const Row row, int keys, Vector subtracted, 
   }
 }
 
+// `row.scale` is positive, so that the largest score is the largest scaled score.
 HWY_INLINE void UpdateRow(const Row row, int keys, float& maximum, float& sum, float& correction) {
   const Floats d;
   correction = 1;
   const Vector least = hn::Set(d, -kInfinity);
   Pair top = {least, least};
   FindMaximum(d, row, keys, top);
-  const float largest = hn::GetLane(hn::MaxOfLanes(d, hn::Max(top.even, top.odd)));
+  const float largest = hn::GetLane(hn::MaxOfLanes(d, hn::Max(top.even, top.odd))) * row.scale;
   if (largest > maximum + kSlack) {
     correction = ExpOf(d, maximum - largest);
     maximum = largest;
@@ -161,7 +158,19 @@ HWY_INLINE void UpdateRow(const Row row, int keys, float& maximum, float& sum, f
   sum = sum * correction + hn::GetLane(hn::SumOfLanes(d, hn::Add(sums.even, sums.odd)));
 }
 
-void UpdateTile(const ScoresTile& tile, const RowState& state) {
+// Scales the scores at once where they are in another order than the scaled ones.
+HWY_INLINE float MakeScalePositive(const ScoresTile& tile) {
+  if (tile.scale > 0) return tile.scale;
+  const Floats d;
+  const int count = tile.rows * tile.keys;
+  for (int x = 0; x < count; x += static_cast<int>(hn::Lanes(d))) {
+    hn::Store(hn::Mul(hn::Load(d, tile.scores + x), hn::Set(d, tile.scale)), d, tile.scores + x);
+  }
+  return 1;
+}
+
+void UpdateTile(ScoresTile tile, const RowState& state) {
+  tile.scale = MakeScalePositive(tile);
   for (int i = 0; i < tile.rows; ++i) {
     UpdateRow(RowOf(tile, i), tile.keys, state.maximum[i], state.sum[i], state.correction[i]);
   }
@@ -243,7 +252,7 @@ void WeightsTile(const ScoresTile& tile, const float* maximum, const float* fact
 
 void ScoresOfTile(const ScoresTile& tile, const TilePlace& place, float* const* rows) {
   const Floats d;
-  const auto score = [d](const Row& row, int x) HWY_ATTR { return row.Scaled<false>(d, x); };
+  const auto score = [d](const Row& row, int x) HWY_ATTR { return row.Scaled(d, x); };
   for (int i = 0; i < tile.rows; ++i) {
     if (rows[i] == nullptr) continue;
     const auto write = [&](Vector v, int at, int count) HWY_ATTR { StoreSome(d, v, count, rows[i] + at); };
