@@ -1,272 +1,211 @@
-// The rate of attention as a share of the machine's own limit, a large matrix product of the same run.
+// Measures the core and the machine's limits, as it is asked on its standard input: tests/bench/bench.py asks, and lets
+// other programs take turns with this one.
 //
-//   attend_bench [--quick] [--json FILE] [--length N] [--dim D] [--heads H] [--causal] [--window W]
+//   attend_bench [INSTRUCTION_SET]     caps what the core and oneDNN use, for the whole process
 //
-// The two take turns. Of each turn's two runs back to back the second counts, and of all turns the median: by the clock
-// on the wall, and by processor time, which neighbours on the machine spoil less. The share of the processors that
-// others took meanwhile is printed: beyond 3 % the figures by the wall clock mean little.
+//   about                                        what computes here
+//   attention workers=2 runs=5 type=f32 ...      the problem: tests/bench/bench_request.h
+//   matmul workers=2 runs=5 type=bf16            LargeMatmul
+//   tiles workers=2 type=f32                     TileMatmuls
+//   read workers=2 runs=5                        PlainRead
+//   memory workers=2 type=f32 ...                the problem, in a fresh process
 //
-// With a window the contestants are causal attention over the last W keys of each query and over all of them: the time
-// of the first as a share of that of the second.
+// Each answer is one line of JSON; of a failure {"error": "..."}. Timed are `runs` runs after `warm` (1 unless said)
+// that are not: "wall" and "processor" hold the seconds of each. Tensors of the last few problems are kept.
 #include <omp.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
-#include <fstream>
+#include <deque>
 #include <functional>
 #include <iostream>
 #include <memory>
-#include <random>
+#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/attention_problem.h"
-#include "core/buffer_pool.h"
-#include "core/tile_kernels.h"
-#include "core/tiled_attention.h"
-#include "tests/bench/onednn_sgemm.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "tests/bench/bench_request.h"
+#include "tests/bench/core_attention.h"
+#include "tests/bench/machine_limits.h"
 #include "tests/bench/processor_time.h"
+#include "tests/bench/resident_memory.h"
 
 namespace attend::bench {
 namespace {
 
-struct Options {
-  int rounds = 15;
-  int64_t length = 2048;
-  int64_t dim = 128;
-  int64_t heads = 8;
-  bool causal = false;
-  int64_t window = 0;  // keys that a query sees; 0: no window
-  std::string json;
-};
-
-// 2 for a bad command line.
-int ParseOptions(int argc, char** argv, Options& options) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    const auto number = [&](int64_t& to) { return ++i < argc && absl::SimpleAtoi(argv[i], &to) && to > 0; };
-    bool good = true;
-    if (flag == "--quick") {
-      options.rounds = 3;
-    } else if (flag == "--causal") {
-      options.causal = true;
-    } else if (flag == "--json") {
-      good = ++i < argc;
-      if (good) options.json = argv[i];
-    } else if (flag == "--length") {
-      good = number(options.length);
-    } else if (flag == "--dim") {
-      good = number(options.dim);
-    } else if (flag == "--heads") {
-      good = number(options.heads);
-    } else if (flag == "--window") {
-      good = number(options.window);
-      options.causal = true;
-    } else {
-      good = false;
-    }
-    if (!good) {
-      std::cerr << "attend_bench: bad argument " << flag << "\n";
-      return 2;
-    }
-  }
-  return 0;
-}
-
-// Attention on all processors, on tensors of its own.
-class Attention {
+class BenchProgram {
  public:
-  static absl::StatusOr<std::unique_ptr<Attention>> Create(const Options& options, int workers) {
-    core::AttentionOptions attention_options;
-    if (options.causal) attention_options.causal = core::CausalAlignment::kTopLeft;
-    if (options.window > 0) attention_options.window_left = options.window - 1;
-    auto problem = core::AttentionProblem::Create({.batch = 1,
-                                                   .query_heads = options.heads,
-                                                   .kv_heads = options.heads,
-                                                   .query_length = options.length,
-                                                   .key_length = options.length,
-                                                   .head_dim = options.dim,
-                                                   .value_dim = options.dim},
-                                                  core::ElementType::kFloat32, attention_options);
-    if (!problem.ok()) return problem.status();
-    auto attention = std::unique_ptr<Attention>(new Attention(*std::move(problem)));
-    auto kernels = core::TileKernels::Create(
-        {.workers = workers, .max_instruction_set = std::nullopt, .buffers = &attention->buffers_});
-    if (!kernels.ok()) return kernels.status();
-    attention->kernels_ = *std::move(kernels);
-    return attention;
-  }
+  explicit BenchProgram(std::optional<core::InstructionSet> most) : most_(most) {}
 
-  double operations() const { return 2.0 * static_cast<double>(problem_.MultiplyAdds()); }
-  absl::string_view instruction_set() const { return core::InstructionSetName(kernels_->instruction_set()); }
-
-  absl::Status Run() {
-    auto job =
-        core::TiledAttention::Create(problem_, {.query = query_.data(), .key = key_.data(), .value = value_.data()},
-                                     {.output = output_.data(), .weights = nullptr, .logsumexp = nullptr}, *kernels_);
-    if (!job.ok()) return job.status();
-    std::vector<std::thread> threads;
-    for (int worker = 0; worker < kernels_->workers(); ++worker) {
-      threads.emplace_back([&source = **job, worker] {
-        omp_set_num_threads(1);
-        while (source.Step(worker).outcome != core::TileSource::Outcome::kExhausted) {
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return (*job)->status();
+  // A line of JSON, or why there is none.
+  absl::StatusOr<std::string> Answer(absl::string_view line) {
+    const auto request = BenchRequest::Parse(line);
+    if (!request.ok()) return request.status();
+    if (request->word == "about") return About();
+    if (request->word == "attention") return Attention(*request);
+    if (request->word == "matmul") return Matmul(*request);
+    if (request->word == "tiles") return Tiles(*request);
+    if (request->word == "read") return Read(*request);
+    if (request->word == "memory") return Memory(*request);
+    return absl::InvalidArgumentError(absl::StrCat("unknown word ", request->word));
   }
 
  private:
-  explicit Attention(core::AttentionProblem problem) : problem_(std::move(problem)) {
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal;
-    const auto fill = [&](std::vector<float>& tensor, int64_t bytes) {
-      tensor.resize(static_cast<size_t>(bytes) / sizeof(float));
-      for (float& x : tensor) x = normal(random);
-    };
-    fill(query_, problem_.QueryBytes());
-    fill(key_, problem_.KeyBytes());
-    fill(value_, problem_.ValueBytes());
-    fill(output_, problem_.OutputBytes());
+  static int Workers(const BenchRequest& request) {
+    return static_cast<int>(request.Number("workers", omp_get_num_procs()));
   }
 
-  core::AttentionProblem problem_;
-  core::BufferPool buffers_{int64_t{1} << 30};
-  std::unique_ptr<core::TileKernels> kernels_;
-  std::vector<float> query_, key_, value_, output_;
+  absl::StatusOr<CoreEngine*> Engine(int workers) {
+    std::unique_ptr<CoreEngine>& engine = engines_[workers];
+    if (engine == nullptr) {
+      auto made = CoreEngine::Create(workers, most_);
+      if (!made.ok()) return made.status();
+      engine = *std::move(made);
+    }
+    return engine.get();
+  }
+
+  absl::StatusOr<ProblemTensors*> Tensors(const BenchRequest& request) {
+    constexpr int64_t kMostBytes = int64_t{3} << 30;
+    constexpr size_t kMostProblems = 4;
+    auto problem = request.Problem();
+    if (!problem.ok()) return problem.status();
+    std::map<std::string, std::string> key = request.values;
+    for (const char* name : {"workers", "runs", "warm"}) key.erase(name);
+    for (auto& [name, tensors] : tensors_) {
+      if (name == key) return tensors.get();
+    }
+    tensors_.emplace_back(key, std::make_unique<ProblemTensors>(*std::move(problem)));
+    int64_t bytes = 0;
+    for (const auto& [name, tensors] : tensors_) bytes += tensors->bytes();
+    while (tensors_.size() > kMostProblems || (tensors_.size() > 1 && bytes > kMostBytes)) {
+      bytes -= tensors_.front().second->bytes();
+      tensors_.pop_front();
+    }
+    return tensors_.back().second.get();
+  }
+
+  // Runs as often as `request` says; `more` are further members of the answer.
+  static absl::StatusOr<std::string> Time(const BenchRequest& request, const std::string& more,
+                                          const std::function<absl::Status()>& run) {
+    absl::Status status;
+    for (int64_t i = request.Number("warm", 1); i > 0; --i) status.Update(run());
+    std::vector<double> wall, processor;
+    for (int64_t i = request.Number("runs", 1); i > 0 && status.ok(); --i) {
+      const double wall_start = WallSeconds(), processor_start = ProcessorSeconds();
+      status.Update(run());
+      wall.push_back(WallSeconds() - wall_start);
+      processor.push_back(ProcessorSeconds() - processor_start);
+    }
+    if (!status.ok()) return status;
+    const auto number = [](std::string* out, double seconds) { absl::StrAppendFormat(out, "%.9f", seconds); };
+    return absl::StrCat("{", more, ", \"wall\": [", absl::StrJoin(wall, ", ", number), "], \"processor\": [",
+                        absl::StrJoin(processor, ", ", number), "]}");
+  }
+
+  absl::StatusOr<std::string> About() {
+    const int workers = omp_get_num_procs();
+    const auto engine = Engine(workers);
+    if (!engine.ok()) return engine.status();
+    return absl::StrFormat("{\"instruction_set\": \"%s\", \"workers\": %d, \"onednn\": \"%s\"}",
+                           core::InstructionSetName((*engine)->kernels().instruction_set()), workers,
+                           core::TileKernels::OneDnnVersion());
+  }
+
+  absl::StatusOr<std::string> Attention(const BenchRequest& request) {
+    const auto engine = Engine(Workers(request));
+    if (!engine.ok()) return engine.status();
+    const auto tensors = Tensors(request);
+    if (!tensors.ok()) return tensors.status();
+    const core::AttentionProblem& problem = (*tensors)->problem();
+    const std::string more =
+        absl::StrFormat("\"operations\": %.0f, \"key_value_bytes\": %d",
+                        2.0 * static_cast<double>(problem.MultiplyAdds()), problem.KeyBytes() + problem.ValueBytes());
+    return Time(request, more, [&] { return (*engine)->Run(**tensors); });
+  }
+
+  absl::StatusOr<std::string> Matmul(const BenchRequest& request) {
+    const auto type = request.Type();
+    if (!type.ok()) return type.status();
+    std::unique_ptr<LargeMatmul>& matmul = matmuls_[*type];
+    if (matmul == nullptr) matmul = std::make_unique<LargeMatmul>(*type);
+    return Time(request, absl::StrFormat("\"operations\": %.0f", LargeMatmul::kOperations), [&] {
+      matmul->Run(Workers(request));
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<std::string> Tiles(const BenchRequest& request) {
+    const auto type = request.Type();
+    if (!type.ok()) return type.status();
+    std::unique_ptr<TileMatmuls>& tiles = tiles_[{*type, Workers(request)}];
+    if (tiles == nullptr) tiles = std::make_unique<TileMatmuls>(*type, Workers(request));
+    return absl::StrFormat("{\"rate\": %.0f}", tiles->Rate());
+  }
+
+  absl::StatusOr<std::string> Read(const BenchRequest& request) {
+    if (read_ == nullptr) read_ = std::make_unique<PlainRead>();
+    uint64_t sum = 0;
+    auto answer = Time(request, absl::StrFormat("\"bytes\": %d", PlainRead::kBytes), [&] {
+      sum += read_->Run(Workers(request));
+      return absl::OkStatus();
+    });
+    // Always true, which the compiler cannot know.
+    if (sum % 2 > 1) return absl::InternalError("impossible");
+    return answer;
+  }
+
+  absl::StatusOr<std::string> Memory(const BenchRequest& request) {
+    const auto tensors = Tensors(request);
+    if (!tensors.ok()) return tensors.status();
+    const int64_t before = ResidentBytes();
+    if (!ResetPeakResidentBytes()) return absl::UnavailableError("/proc/self/clear_refs cannot be written");
+    const auto engine = Engine(Workers(request));
+    if (!engine.ok()) return engine.status();
+    const double start = WallSeconds();
+    const absl::Status status = (*engine)->Run(**tensors);
+    if (!status.ok()) return status;
+    return absl::StrFormat("{\"beyond_tensors\": %d, \"tensors\": %d, \"seconds\": %.6f}", PeakResidentBytes() - before,
+                           (*tensors)->bytes(), WallSeconds() - start);
+  }
+
+  const std::optional<core::InstructionSet> most_;
+  std::map<int, std::unique_ptr<CoreEngine>> engines_;  // by the number of workers
+  std::map<core::ElementType, std::unique_ptr<LargeMatmul>> matmuls_;
+  std::map<std::pair<core::ElementType, int>, std::unique_ptr<TileMatmuls>> tiles_;
+  std::unique_ptr<PlainRead> read_;
+  std::deque<std::pair<std::map<std::string, std::string>, std::unique_ptr<ProblemTensors>>> tensors_;
 };
 
-// Medians of one contestant, in operations per second.
-struct Rates {
-  std::vector<double> wall, processor;
-  double WallRate() { return Median(wall); }
-  double ProcessorRate() { return Median(processor); }
-
-  static double Median(std::vector<double>& rates) {
-    std::nth_element(rates.begin(), rates.begin() + rates.size() / 2, rates.end());
-    return rates[rates.size() / 2];
+int Run(int argc, char** argv) {
+  std::optional<core::InstructionSet> most;
+  if (argc > 1) {
+    const auto set = core::ParseInstructionSet(argv[1]);
+    if (!set.ok()) {
+      std::cerr << "attend_bench: " << set.status() << "\n";
+      return 2;
+    }
+    most = *set;
   }
-};
-
-// Runs twice and records the second run. Processor time counts as if the workers had shared it evenly.
-void Measure(const std::function<void()>& run, double operations, int workers, Rates& rates) {
-  run();
-  const auto wall_start = std::chrono::steady_clock::now();
-  const auto processor_start = OwnProcessorTime();
-  run();
-  const std::chrono::duration<double> processor = OwnProcessorTime() - processor_start;
-  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - wall_start;
-  rates.wall.push_back(operations / wall.count());
-  rates.processor.push_back(operations / processor.count() * workers);
-}
-
-struct Measurement {
-  absl::string_view instruction_set;
-  int workers = 0;
-  Rates attention, sgemm;
-  double others = 0;  // the share of the processors that went to other programs
-};
-
-std::string Json(const Options& options, Measurement& measured) {
-  return absl::StrFormat(
-      "{\"instruction_set\": \"%s\", \"workers\": %d, \"length\": %d, \"dim\": %d, \"heads\": %d, \"causal\": %s, "
-      "\"onednn_version\": \"%s\", \"attention_gflops\": %.1f, \"sgemm_gflops\": %.1f, \"share_of_sgemm\": %.3f, "
-      "\"share_of_sgemm_by_processor_time\": %.3f, \"others_share_of_processors\": %.3f}\n",
-      measured.instruction_set, measured.workers, options.length, options.dim, options.heads,
-      options.causal ? "true" : "false", core::TileKernels::OneDnnVersion(), measured.attention.WallRate() / 1e9,
-      measured.sgemm.WallRate() / 1e9, measured.attention.WallRate() / measured.sgemm.WallRate(),
-      measured.attention.ProcessorRate() / measured.sgemm.ProcessorRate(), measured.others);
-}
-
-int Fail(const absl::Status& status) {
-  std::cerr << "attend_bench: " << status << "\n";
-  return 1;
-}
-
-int WriteJson(const std::string& path, const std::string& json) {
-  if (path.empty()) return 0;
-  std::ofstream file(path);
-  file << json;
-  file.close();
-  if (file.good()) return 0;
-  std::cerr << "attend_bench: cannot write " << path << "\n";
-  return 1;
-}
-
-// Times, not rates, are compared: what a window leaves out is work that need not be done.
-int RunWindow(const Options& options) {
-  constexpr double kGoal = 0.10;  // of length 16,384 and a window of 512
-  const int workers = omp_get_num_procs();
-  Options all = options;
-  all.window = 0;
-  auto window = Attention::Create(options, workers);
-  auto causal = Attention::Create(all, workers);
-  if (!window.ok()) return Fail(window.status());
-  if (!causal.ok()) return Fail(causal.status());
-  const OtherLoad load;
-  Rates window_rates, causal_rates;  // of whole runs a second
-  absl::Status status;
-  for (int round = 0; round < options.rounds && status.ok(); ++round) {
-    Measure([&] { status.Update((*window)->Run()); }, 1, workers, window_rates);
-    Measure([&] { status.Update((*causal)->Run()); }, 1, workers, causal_rates);
+  BenchProgram program(most);
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    const auto answer = program.Answer(line);
+    if (answer.ok()) {
+      std::cout << *answer << "\n" << std::flush;
+    } else {
+      const std::string message =
+          absl::StrReplaceAll(answer.status().ToString(), {{"\\", "/"}, {"\"", "'"}, {"\n", " "}});
+      std::cout << "{\"error\": \"" << message << "\"}\n" << std::flush;
+    }
   }
-  const double others = load.Share();
-  if (!status.ok()) return Fail(status);
-  const double wall = causal_rates.WallRate() / window_rates.WallRate();
-  const double processor = causal_rates.ProcessorRate() / window_rates.ProcessorRate();
-  std::cout << absl::StrFormat("f32 causal attention, length %d, dim %d, %d heads, %d workers, %s, oneDNN %s\n",
-                               options.length, options.dim, options.heads, workers, (*window)->instruction_set(),
-                               core::TileKernels::OneDnnVersion());
-  std::cout << absl::StrFormat("all keys        %8.1f ms\n", 1e3 / causal_rates.WallRate());
-  std::cout << absl::StrFormat("window of %-5d %8.1f ms\n", options.window, 1e3 / window_rates.WallRate());
-  std::cout << absl::StrFormat(
-      "ratio           %8.3f, by processor time %.3f; goal at length 16384, window 512: %.2f\n", wall, processor,
-      kGoal);
-  std::cout << absl::StrFormat("others took     %8.1f %% of the processors\n", 100 * others);
-  return WriteJson(options.json, absl::StrFormat("{\"length\": %d, \"dim\": %d, \"heads\": %d, \"window\": %d, "
-                                                 "\"ratio\": %.4f, \"ratio_by_processor_time\": %.4f, "
-                                                 "\"goal\": %.2f, \"others_share_of_processors\": %.3f}\n",
-                                                 options.length, options.dim, options.heads, options.window, wall,
-                                                 processor, kGoal, others));
-}
-
-int Run(const Options& options) {
-  const int workers = omp_get_num_procs();
-  auto attention = Attention::Create(options, workers);
-  if (!attention.ok()) return Fail(attention.status());
-  omp_set_num_threads(workers);
-  OnednnSgemm sgemm;
-  const OtherLoad load;
-  Measurement measured;
-  measured.instruction_set = (*attention)->instruction_set();
-  measured.workers = workers;
-  absl::Status status;
-  for (int round = 0; round < options.rounds && status.ok(); ++round) {
-    Measure([&] { sgemm.Run(); }, OnednnSgemm::kOperations, workers, measured.sgemm);
-    Measure([&] { status.Update((*attention)->Run()); }, (*attention)->operations(), workers, measured.attention);
-  }
-  measured.others = load.Share();
-  if (!status.ok()) return Fail(status);
-
-  std::cout << absl::StrFormat("f32 attention, length %d, dim %d, %d heads%s, %d workers, %s, oneDNN %s\n",
-                               options.length, options.dim, options.heads, options.causal ? ", causal" : "", workers,
-                               (*attention)->instruction_set(), core::TileKernels::OneDnnVersion());
-  std::cout << absl::StrFormat("attention       %7.1f GFLOP/s\n", measured.attention.WallRate() / 1e9);
-  std::cout << absl::StrFormat("sgemm %4d^3    %7.1f GFLOP/s\n", OnednnSgemm::kSize, measured.sgemm.WallRate() / 1e9);
-  std::cout << absl::StrFormat("share of sgemm  %5.1f %%, by processor time %.1f %%\n",
-                               100 * measured.attention.WallRate() / measured.sgemm.WallRate(),
-                               100 * measured.attention.ProcessorRate() / measured.sgemm.ProcessorRate());
-  std::cout << absl::StrFormat("others took     %5.1f %% of the processors\n", 100 * measured.others);
-  return WriteJson(options.json, Json(options, measured));
+  return 0;
 }
 
 }  // namespace
@@ -278,8 +217,5 @@ int main(int argc, char** argv) {
     setenv("OMP_WAIT_POLICY", "passive", 1);
     execv("/proc/self/exe", argv);
   }
-  attend::bench::Options options;
-  const int bad = attend::bench::ParseOptions(argc, argv, options);
-  if (bad != 0) return bad;
-  return options.window > 0 ? attend::bench::RunWindow(options) : attend::bench::Run(options);
+  return attend::bench::Run(argc, argv);
 }

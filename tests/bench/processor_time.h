@@ -1,26 +1,14 @@
-// How much of the processors this process and others used: figures measured beside busy neighbours mean little.
+// How much of the processors this process used so far.
 #ifndef ATTEND_TESTS_BENCH_PROCESSOR_TIME_H_
 #define ATTEND_TESTS_BENCH_PROCESSOR_TIME_H_
 
-#include <chrono>
-
 namespace attend::bench {
 
-// Processor time of this process so far.
-std::chrono::duration<double> OwnProcessorTime();
+// Seconds by the wall clock, from an arbitrary start.
+double WallSeconds();
 
-// Watches from its construction on.
-class OtherLoad {
- public:
-  OtherLoad();
-  // The share of all processors' time that went to other processes, 0 to 1.
-  double Share() const;
-
- private:
-  const std::chrono::steady_clock::time_point start_;
-  const double machine_;  // seconds in use
-  const double own_;
-};
+// Seconds of processor time of this process, all of its threads together.
+double ProcessorSeconds();
 
 }  // namespace attend::bench
 

@@ -1,0 +1,166 @@
+"""What is measured, section by section. Each takes a Bench and yields records (figures.py)."""
+
+import dataclasses
+
+import figures
+from comparison import Contestant
+from shapes import Shape, grid
+
+MATMUL_OPERATIONS = 2 * 2048**3
+READ_BYTES = 256 << 20
+
+TYPES = ("f32", "bf16", "f16")
+
+
+def attention(bench, shape, name="attend", work=None, workers=None):
+    return Contestant(name, bench.core, f"attention workers={workers or bench.workers} {shape.words()}",
+                      shape.operations() if work is None else work)
+
+
+def matmul(bench, element_type="f32", workers=None, name="matmul"):
+    return Contestant(name, bench.core, f"matmul workers={workers or bench.workers} type={element_type}",
+                      MATMUL_OPERATIONS)
+
+
+def read(bench):
+    return Contestant("read", bench.core, f"read workers={bench.workers}", READ_BYTES)
+
+
+def peers(bench, shape, work=None):
+    return [Contestant(name, child, f"attention threads={bench.workers} {shape.words()}",
+                       shape.operations() if work is None else work) for name, child in bench.peers.items()]
+
+
+def limits(bench):
+    """What the machine can do: the large products, the tile on every worker, the plain read."""
+    for element_type in ("f32", "bf16"):
+        yield bench.compare("limits", {"type": element_type}, [matmul(bench, element_type)],
+                            f"{element_type} product of 2048 x 2048")
+        rates = [bench.core.ask(f"tiles workers={bench.workers} type={element_type}")["rate"] for _ in range(5)]
+        yield bench.note({"section": "limits", "shape": {"type": element_type}, "tile_rates": rates},
+                         f"{element_type} tiles of 256 x 256 x 128, each worker its own: "
+                         f"{figures.median(rates) / 1e9:.0f} GF/s +-{100 * figures.spread(rates):.0f} %")
+    yield bench.compare("limits", {"type": "read"}, [read(bench)], "plain read of 256 MiB")
+
+
+def grid_shapes(bench):
+    """Every shape of the grid, or of the part of it that was asked for."""
+    selected = bench.selection
+    if bench.quick and not selected.narrowed():
+        return [*grid((128, 1024), (64, 128), (8,), ("f32",), (False,)), Shape(1024, 64, 8, causal=True),
+                *grid((1024,), (64,), (8,), ("bf16", "f16"), (False,))]
+    return grid(selected.lengths, selected.dims, selected.heads, selected.types, (False, True))
+
+
+def grid_section(bench):
+    for shape in grid_shapes(bench):
+        # With AMX bfloat16 has a limit of its own.
+        limit = matmul(bench, "bf16" if shape.type == "bf16" and bench.instruction_set == "amx" else "f32")
+        yield bench.compare("grid", shape.record(), [attention(bench, shape), limit, *peers(bench, shape)],
+                            shape.text())
+
+
+def decode_shape(bench, element_type, query_heads):
+    """256 MiB of keys and values in every type: more than caches hold. A quarter of that if quick."""
+    keys = (4096 if element_type == "f32" else 8192) // (4 if bench.quick else 1)
+    return Shape(1, 128, query_heads, element_type, keys=keys, kv_heads=8, batch=8)
+
+
+def decode(bench):
+    for element_type in ("f32",) if bench.quick else TYPES:
+        one, eight = decode_shape(bench, element_type, 8), decode_shape(bench, element_type, 64)
+        size = 2 * 8 * 8 * one.keys * one.dim * (4 if element_type == "f32" else 2)
+        yield bench.compare("decode", one.record(),
+                            [attention(bench, one, work=size), read(bench), *peers(bench, one, work=size)], one.text())
+        yield bench.compare("decode on 1", eight.record(),
+                            [attention(bench, eight, work=size), attention(bench, one, "attend 1 on 1", work=size),
+                             *peers(bench, eight, work=size)], eight.text())
+
+
+def causal(bench):
+    for length, dim, heads in ((2048, 64, 8), (2048, 128, 8), (8192, 64, 2), (8192, 128, 2)):
+        if bench.quick and (dim == 128 or length == 8192):
+            continue
+        full = Shape(length, dim, heads)
+        masked = dataclasses.replace(full, causal=True)
+        yield bench.compare("causal", full.record(), [attention(bench, masked), attention(bench, full, "full")],
+                            masked.text() + " against full")
+
+
+def window(bench):
+    every = Shape(16384, 64, 1 if bench.quick else 2, causal=True)
+    some = dataclasses.replace(every, window=512)
+    yield bench.compare("window", some.record(), [attention(bench, some), attention(bench, every, "all keys")],
+                        some.text() + " against causal")
+
+
+def dims(bench):
+    """Head dims that are no multiple of 32, against the next that is."""
+    for dim in (33,) if bench.quick else (33, 80, 112):
+        odd = Shape(2048, dim, 2 if bench.quick else 8)
+        rounded = dataclasses.replace(odd, dim=-(-dim // 32) * 32)
+        yield bench.compare("dims", odd.record(), [attention(bench, odd), attention(bench, rounded, "rounded")],
+                            f"{odd.text()} against D={rounded.dim}")
+
+
+def memory(bench):
+    """Of one head, each in a process of its own: what stays resident of earlier work is not counted."""
+    for keys in (1024, 4096) if bench.quick else (1024, 4096, 16384, 65536, 131072):
+        shape = Shape(keys, 64, 1)
+        child = bench.fresh_core()
+        answer = child.ask(f"memory workers={bench.workers} {shape.words()}")
+        bench.close(child)
+        packed = keys * shape.dim * 4  # of keys; float32 values stay where they are
+        yield bench.note({"section": "memory", "shape": shape.record(), "packed": packed, **answer},
+                         f"{shape.text()}: {answer['beyond_tensors'] / 2**20:.1f} MiB beyond tensors, "
+                         f"{packed / 2**20:.1f} MiB of them packed keys, {answer['seconds']:.2f} s")
+
+
+def threads(bench):
+    """The same problem with one worker, two, and so on; beside it the limit of as many threads."""
+    shape = Shape(1024 if bench.quick else 2048, 128, 8)
+    counts = sorted({1, 2, bench.workers // 2, bench.workers} - {0})
+    contestants = []
+    for workers in [count for count in counts if count <= bench.workers]:
+        contestants += [attention(bench, shape, f"attend {workers}", workers=workers),
+                        matmul(bench, workers=workers, name=f"matmul {workers}")]
+    yield bench.compare("threads", shape.record(), contestants, shape.text() + " by threads")
+
+
+def doubling(bench):
+    for dim in (64,) if bench.quick else (64, 128):
+        for length in (2048,) if bench.quick else (2048, 4096):
+            short = Shape(length, dim, 2)
+            twice = dataclasses.replace(short, queries=2 * length)
+            yield bench.compare("doubling", short.record(), [attention(bench, twice, "twice"), attention(bench, short)],
+                                f"{twice.text()} against N={length}")
+
+
+def handover(bench):
+    """A tiny problem, from submitting it to its result: the time that is not computing."""
+    shape = Shape(16, 64, 1)
+    record = {"section": "handover", "shape": shape.record(), "p50": [], "p99": []}
+    for _ in range(3):
+        words = attention(bench, shape).words
+        times = sorted(bench.core.ask(f"{words} warm=100 runs={500 if bench.quick else 3000}")["wall"])
+        record["p50"].append(times[len(times) // 2])
+        record["p99"].append(times[len(times) * 99 // 100])
+    yield bench.note(record, f"{shape.text()}: submit to result p50 {1e6 * figures.median(record['p50']):.1f} us, "
+                             f"p99 {1e6 * figures.median(record['p99']):.1f} us")
+
+
+SECTIONS = {
+    "limits": limits,
+    "grid": grid_section,
+    "decode": decode,
+    "causal": causal,
+    "window": window,
+    "dims": dims,
+    "memory": memory,
+    "threads": threads,
+    "doubling": doubling,
+    "handover": handover,
+}
+
+# What --quick leaves out: decoding has no path of its own yet, and is far from its goal.
+NOT_QUICK = ("decode",)
