@@ -15,11 +15,14 @@ import sys
 import time
 
 import charts
+import figures
 import goals
 import report
 import sections
 from children import Child, ChildError, Patience
 from comparison import Comparison, Effort
+
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,22 +44,33 @@ class Bench:
     def __init__(self, options, selection):
         self.quick = options.quick
         self.selection = selection
+        self._with_peers = options.peers
         self._command = [str(options.programs / "attend_bench")]
         if options.max_instruction_set:
             self._command.append(options.max_instruction_set)
         self._children = []
+        patience = Patience(0 if options.quick else options.patience)
+        effort = Effort(rounds=3, fewest=3, seconds=1.5) if options.quick else Effort(rounds=options.rounds)
+        self._comparison = Comparison(self._children, patience, effort)
+
+    def start(self):
+        """Raises ChildError."""
         self.core = self.fresh_core()
         about = self.core.ask("about")
         self.workers = about["workers"]
         self.instruction_set = about["instruction_set"]
         self.onednn = about["onednn"]
-        self.peers = {}
-        patience = Patience(0 if options.quick else options.patience)
-        effort = Effort(rounds=3, fewest=3, seconds=1.5) if options.quick else Effort(rounds=options.rounds)
-        self._comparison = Comparison(self._children, patience, effort)
+        self.peers = {name: self._start_peer(name) for name in figures.PEERS} if self._with_peers else {}
+        self.versions = {name: child.ask("about")["version"] for name, child in self.peers.items()}
 
     def fresh_core(self):
         return self._start(self._command, "attend_bench")
+
+    def _start_peer(self, name):
+        python = pathlib.Path("build/interop") / ("pytorch" if name == "torch" else "peers") / "bin/python"
+        if not python.exists():
+            raise ChildError(f"{python} is missing: scripts/setup --peers makes it")
+        return self._start([str(python), "-B", str(HERE / "peer.py"), name, str(self.workers)], name)
 
     def _start(self, command, name):
         child = Child(command, name)
@@ -92,6 +106,8 @@ def parse(arguments):
     parser.add_argument("--only", type=words, default=(), metavar="SECTIONS", help=f"some of {everything}")
     parser.add_argument("--quick", action="store_true", help="a few shapes for a moment each; fails (exit 1) where a "
                         "ratio falls under half of its goal")
+    parser.add_argument("--peers", action="store_true", help="PyTorch, ONNX Runtime and OpenVINO take turns with this "
+                        "core, with as many threads")
     parser.add_argument("--lengths", type=numbers, default=Selection.lengths, help="of the grid")
     parser.add_argument("--dims", type=numbers, default=Selection.dims, help="of the grid")
     parser.add_argument("--heads", type=numbers, default=Selection.heads, help="of the grid")
@@ -148,23 +164,30 @@ def measure(bench, options):
     return records
 
 
+def measured_here(options, selection):
+    """The machine and the records."""
+    bench = Bench(options, selection)
+    try:
+        bench.start()
+        machine = {**report.machine(), "processors": os.cpu_count(), "instruction_set": bench.instruction_set,
+                   "workers": bench.workers, "onednn": bench.onednn, "peers": bench.versions}
+        print(report.machine_text(machine), flush=True)
+        return machine, measure(bench, options)
+    finally:
+        bench.close_all()
+
+
 def main(arguments):
     options = parse(arguments)
     selection = Selection(options.lengths, options.dims, options.heads, options.types)
-    bench = Bench(options, selection)
     started = time.monotonic()
-    machine = {**report.machine(), "processors": os.cpu_count(), "instruction_set": bench.instruction_set,
-               "workers": bench.workers, "onednn": bench.onednn}
-    print(report.machine_text(machine), flush=True)
     try:
-        records = measure(bench, options)
+        machine, records = measured_here(options, selection)
     except ChildError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    finally:
-        bench.close_all()
     machine["seconds"] = round(time.monotonic() - started, 1)
-    rows = goals.rows_of(records, bench.instruction_set)
+    rows = goals.rows_of(records, machine["instruction_set"])
     # Of a part of the run only what it measured; of a whole one what it did not measure, too.
     whole = not (options.quick or options.only or selection.narrowed())
     shown = [row for row in rows if row.figure is not None or whole]

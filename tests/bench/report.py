@@ -58,6 +58,8 @@ def progress(record, text):
         off = 100 * figures.spread(record["seconds"][contestant])
         milliseconds = 1e3 * figures.seconds(record, contestant)
         parts.append(f"{contestant} {milliseconds:.3g} ms {rate} +-{off:.0f} %")
+    for contestant, why_not in record["absent"].items():
+        parts.append(f"{contestant}: {why_not[:60]}")
     parts.append(f"others {100 * figures.median(record['others']):.1f} %"
                  + (f", {record['repeated']} repeated" if record["repeated"] else ""))
     return f"{text}: " + "; ".join(parts)
