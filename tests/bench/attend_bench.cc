@@ -29,7 +29,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "tests/bench/bench_request.h"
 #include "tests/bench/core_attention.h"
 #include "tests/bench/machine_limits.h"
@@ -196,14 +195,7 @@ int Run(int argc, char** argv) {
   BenchProgram program(most);
   std::string line;
   while (std::getline(std::cin, line)) {
-    const auto answer = program.Answer(line);
-    if (answer.ok()) {
-      std::cout << *answer << "\n" << std::flush;
-    } else {
-      const std::string message =
-          absl::StrReplaceAll(answer.status().ToString(), {{"\\", "/"}, {"\"", "'"}, {"\n", " "}});
-      std::cout << "{\"error\": \"" << message << "\"}\n" << std::flush;
-    }
+    std::cout << JsonLine(program.Answer(line)) << "\n" << std::flush;
   }
   return 0;
 }

@@ -38,6 +38,12 @@ class Selection:
         return self != Selection()
 
 
+@dataclasses.dataclass(frozen=True)
+class Service:
+    client: Child
+    targets: dict  # of "attend" and each kind of echo, its address
+
+
 class Bench:
     """The programs that are asked, and the records so far."""
 
@@ -45,9 +51,8 @@ class Bench:
         self.quick = options.quick
         self.selection = selection
         self._with_peers = options.peers
-        self._command = [str(options.programs / "attend_bench")]
-        if options.max_instruction_set:
-            self._command.append(options.max_instruction_set)
+        self._programs, self._out, self._most = options.programs, options.out, options.max_instruction_set
+        self._command = [str(options.programs / "attend_bench"), *([self._most] if self._most else [])]
         self._children = []
         patience = Patience(0 if options.quick else options.patience)
         effort = Effort(rounds=3, fewest=3, seconds=1.5) if options.quick else Effort(rounds=options.rounds)
@@ -72,6 +77,23 @@ class Bench:
             raise ChildError(f"{python} is missing: scripts/setup --peers makes it")
         return self._start([str(python), "-B", str(HERE / "peer.py"), name, str(self.workers)], name)
 
+    def start_service(self):
+        """attend-server, the three echo servers, and the program that calls them."""
+        ready = self._out / "server.json"
+        ready.unlink(missing_ok=True)
+        # --http_address too on a free port: whoever runs this may have a server running.
+        command = [str(self._programs / "attend-server"), "--grpc_address=127.0.0.1:0", "--http_address=127.0.0.1:0",
+                   f"--ready_file={ready}", "--log_level=warning"]
+        if self._most:
+            command.append(f"--max_instruction_set={self._most}")
+        server = self._start(command, "attend-server")
+        targets = {"attend": server.wait_for_file(ready)["grpc"]}
+        for kind in sections.ECHOES:
+            echo = self._start([str(self._programs / "attend_bench_echo"), kind], f"echo {kind}")
+            targets[kind] = f"127.0.0.1:{echo.read()['port']}"
+        client = self._start([str(self._programs / "attend_bench_service")], "attend_bench_service")
+        return Service(client, targets)
+
     def _start(self, command, name):
         child = Child(command, name)
         self._children.append(child)
@@ -88,6 +110,14 @@ class Bench:
     def compare(self, section, shape, contestants, text=None):
         record = self._comparison.run(section, shape, contestants)
         return self.note(record, report.progress(record, text or " ".join(map(str, shape.values()))))
+
+    def repeat(self, record, rounds, measure):
+        """Calls `measure` in so many rounds, repeated where others disturb them; what is left of that in the record."""
+        record.update(others=[], repeated=0)
+        for _ in range(rounds):
+            _, share, repeated = self._comparison.undisturbed(measure)
+            record["others"].append(share)
+            record["repeated"] += repeated
 
     @staticmethod
     def note(record, text):
@@ -136,7 +166,6 @@ def wanted_sections(options):
 
 def write(options, machine, records, rows):
     """The JSON, and what gnuplot draws of it."""
-    options.out.mkdir(parents=True, exist_ok=True)
     table = [{**dataclasses.asdict(row), "verdict": row.verdict()} for row in rows]
     text = json.dumps({"machine": machine, "table": table, "records": records}, indent=1)
     (options.out / "bench.json").write_text(text + "\n", encoding="utf-8")
@@ -180,6 +209,7 @@ def measured_here(options, selection):
 def main(arguments):
     options = parse(arguments)
     selection = Selection(options.lengths, options.dims, options.heads, options.types)
+    options.out.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     try:
         machine, records = measured_here(options, selection)
@@ -191,7 +221,8 @@ def main(arguments):
     # Of a part of the run only what it measured; of a whole one what it did not measure, too.
     whole = not (options.quick or options.only or selection.narrowed())
     shown = [row for row in rows if row.figure is not None or whole]
-    print("\n".join(["", report.grid_table(records), "", report.table(shown), "", report.disturbance(records, machine)]))
+    for block in (report.grid_table(records), report.table(shown), report.disturbance(records, machine)):
+        print(f"\n{block}" if block else "")
     write(options, machine, records, rows)
     if options.document:
         document(options.document, options.out, report.page_text(machine, records, shown))

@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 namespace attend::bench {
@@ -56,6 +57,12 @@ absl::StatusOr<core::AttentionProblem> BenchRequest::Problem() const {
                                          .head_dim = dim,
                                          .value_dim = dim},
                                         *type, std::move(options));
+}
+
+std::string JsonLine(const absl::StatusOr<std::string>& answer) {
+  if (answer.ok()) return *answer;
+  const std::string message = absl::StrReplaceAll(answer.status().ToString(), {{"\\", "/"}, {"\"", "'"}, {"\n", " "}});
+  return absl::StrCat("{\"error\": \"", message, "\"}");
 }
 
 }  // namespace attend::bench

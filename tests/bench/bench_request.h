@@ -28,6 +28,9 @@ struct BenchRequest {
   absl::StatusOr<core::AttentionProblem> Problem() const;
 };
 
+// A line of JSON for an answer: itself, or {"error": "..."}.
+std::string JsonLine(const absl::StatusOr<std::string>& answer);
+
 }  // namespace attend::bench
 
 #endif  // ATTEND_TESTS_BENCH_BENCH_REQUEST_H_

@@ -5,6 +5,7 @@ import sys
 import tempfile
 import pathlib
 import unittest
+from unittest import mock
 
 import bench
 import charts
@@ -145,6 +146,21 @@ class GoalsTest(unittest.TestCase):
         self.assertEqual(row.verdict(), "missed by 46 %")
         self.assertEqual(row.limit, "read 8.0 GB/s")
 
+    def test_a_call_is_measured_against_the_fastest_echo(self):
+        call = record("small call", shapes.Shape(16, 64, 1).record(), **{"attend": [3], "echo sync": [2], "echo raw": [2.5]})
+        row = self.find([call], "small call")
+        self.assertEqual((row.figure, row.limit), (1.5, "echo sync 2e+03 ms"))
+        self.assertEqual(row.verdict(), "missed by 15 %")
+
+    def test_of_many_clients_the_share_of_the_echo_is_not_asked_back(self):
+        # Of 1 / 30 s for computing and 1 / 90 s for echoing the echo's share is a quarter: 60 % are left to reach.
+        crowd = {"section": "crowd", "shape": shapes.Shape(1024, 64, 8).record(),
+                 "rates": {"core": [30.0], "attend": [21.0], "echo sync": [80.0], "echo raw": [90.0]}}
+        row = self.find([crowd], "16 clients")
+        self.assertAlmostEqual(row.goal.bound, 0.6)
+        self.assertAlmostEqual(row.figure, 0.7)
+        self.assertEqual(row.limit, "core 30 calls/s, echo raw 90")
+
 
 class ReportTest(unittest.TestCase):
     def test_columns_are_as_wide_as_their_widest_cell(self):
@@ -265,6 +281,18 @@ class ComparisonTest(unittest.TestCase):
         self.assertEqual(made["absent"], {"torch": "no such kernel"})
         self.assertFalse(figures.took_part(made, "torch"))
         self.assertTrue(figures.took_part(made, "a"))
+
+    def test_a_round_is_repeated_while_there_is_patience(self):
+        shares = iter([0.5, 0.2, 0.01])
+        with mock.patch.object(children.Watch, "share", lambda _: next(shares)), \
+                mock.patch.object(children.Patience, "wait_for_quiet", lambda *_: None):
+            tried = []
+            patient = comparison.Comparison([], children.Patience(100), comparison.Effort())
+            self.assertEqual(patient.undisturbed(lambda: tried.append(1)), (None, 0.01, 2))
+            self.assertEqual(len(tried), 3)
+            shares = iter([0.5])
+            hasty = comparison.Comparison([], children.Patience(0), comparison.Effort())
+            self.assertEqual(hasty.undisturbed(lambda: 7), (7, 0.5, 0))
 
     def test_a_program_that_ends_is_named(self):
         with self.assertRaisesRegex(children.ChildError, "fake ended with 3 at: end"):

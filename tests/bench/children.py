@@ -18,27 +18,41 @@ class Child:
         self._environment = dict(os.environ, OMP_WAIT_POLICY="passive")
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                          env=self._environment)
-        self.pids = [self._process.pid]  # its own, and those of programs that it has started
 
     def ask(self, line):
         try:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
-            answer = self._process.stdout.readline()
         except BrokenPipeError:
-            answer = ""
+            pass  # reading says so
+        return self.read(line)
+
+    def read(self, question="its start"):
+        """Its next answer."""
+        answer = self._process.stdout.readline()
         if not answer:
-            raise ChildError(f"{self.name} ended with {self._process.wait()} at: {line}")
+            raise ChildError(f"{self.name} ended with {self._process.wait()} at: {question}")
         answer = json.loads(answer)
         if "error" in answer:
             raise ChildError(answer["error"])
         return answer
 
+    def wait_for_file(self, path, seconds=60):
+        """The JSON that a program writes to a file, whole or not at all, once it is ready."""
+        end = time.monotonic() + seconds
+        while not path.exists():
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise ChildError(f"{self.name} is not ready after {seconds} s, or ended: {self._process.poll()}")
+            time.sleep(0.02)
+        return json.loads(path.read_text(encoding="utf-8"))
+
     def processor_seconds(self):
-        return sum(process_seconds(pid) for pid in self.pids)
+        return process_seconds(self._process.pid)
 
     def close(self):
+        """Ends it: by the end of its input, or by SIGTERM if it reads none."""
         self._process.stdin.close()
+        self._process.terminate()
         try:
             self._process.wait(timeout=20)
         except subprocess.TimeoutExpired:

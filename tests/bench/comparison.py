@@ -64,24 +64,33 @@ class Comparison:
         return max(self._effort.fewest, min(self._effort.rounds, int(self._effort.seconds / one)))
 
     def _round(self, bursts, record):
-        """One round, and again for as long as others disturb it and there is patience left."""
+        times, share, repeated = self.undisturbed(
+            lambda: {contestant.name: self._burst(contestant, first) for contestant, first in bursts})
+        record["others"].append(share)
+        record["repeated"] += repeated
+        for name, (wall, processor) in times.items():
+            record["seconds"][name].append(wall)
+            if processor is not None:
+                record["processor_seconds"][name].append(processor)
+
+    def undisturbed(self, measure):
+        """What `measure` returns, the share of the processors that others took, and how often it was repeated for that
+        while there was patience left."""
+        repeated = 0
         while True:
             start = time.monotonic()
             watch = children.Watch(self._everyone)
-            times = {contestant.name: self._burst(contestant, first) for contestant, first in bursts}
+            result = measure()
             share = watch.share()
             if share <= figures.DISTURBED or self._patience.left <= 0:
-                break
-            record["repeated"] += 1
+                return result, share, repeated
+            repeated += 1
             self._patience.spend(time.monotonic() - start)
             self._patience.wait_for_quiet(self._everyone, figures.DISTURBED)
-        record["others"].append(share)
-        for name, (wall, processor) in times.items():
-            record["seconds"][name].append(wall)
-            record["processor_seconds"][name].append(processor)
 
     @staticmethod
     def _burst(contestant, first):
+        """Medians by the wall clock and, of those who say it, by processor time."""
         if contestant.name in figures.PEERS:
             time.sleep(SETTLE_SECONDS)
         runs = max(1, min(MOST_RUNS, int(BURST_SECONDS / max(first, 1e-9)))) | 1
@@ -89,4 +98,4 @@ class Comparison:
         answer = contestant.child.ask(f"{contestant.words} warm={warm} runs={runs}")
         if contestant.name in figures.PEERS:
             time.sleep(SETTLE_SECONDS)
-        return figures.median(answer["wall"]), figures.median(answer["processor"])
+        return figures.median(answer["wall"]), figures.median(answer["processor"]) if "processor" in answer else None

@@ -180,7 +180,44 @@ def memory_rows(records):
     return [row_of(f"memory beyond tensors and packed keys{lengths}", "MiB", goal, found, is_ratio=False)]
 
 
+def fastest_echo(record):
+    return min((name for name in record["seconds"] if name.startswith("echo")),
+               key=lambda name: figures.seconds(record, name))
+
+
+def against_echo(record, goal):
+    echo = fastest_echo(record)
+    return Figure(goal, figures.time_ratio(record, "attend", echo),
+                  limit=f"{echo} {1e3 * figures.seconds(record, echo):.3g} ms", where=shape_text(record))
+
+
+def crowd_figure(record):
+    """Calls a second as a share of the core's own, and what the goal leaves after the echo's share.
+
+    A call that only echoed would take 1 / echo of the processors' time and one that only computed 1 / core; of both
+    together the echo's share is core / (core + echo).
+    """
+    rates = {name: figures.median(values) for name, values in record["rates"].items()}
+    echo = max((name for name in rates if name.startswith("echo")), key=rates.get)
+    share = rates["core"] / (rates["core"] + rates[echo])
+    return Figure(Goal(0.85 - share), rates["attend"] / rates["core"],
+                  limit=f"core {rates['core']:.0f} calls/s, {echo} {rates[echo]:.0f}", where=shape_text(record))
+
+
+def service_rows(records):
+    rows = []
+    for section, work, bound in (("service", "a call beyond the kernel's own time, against the fastest echo", 1.15),
+                                 ("small call", "small call, p50, against the fastest echo", 1.3)):
+        goal = Goal(bound, at_least=False)
+        found = [against_echo(record, goal) for record in measured(records, section, "attend")]
+        rows.append(row_of(work, "x", goal, found))
+    found = [crowd_figure(record) for record in of_section(records, "crowd")]
+    rows.append(row_of("16 clients, N=1024, calls a second against the core alone, 85 % less the echo's share", "%",
+                       Goal(0.85), found))
+    return rows
+
+
 def rows_of(records, instruction_set):
     return [*peer_rows(records), *share_rows(records, instruction_set), *amx_rows(records, instruction_set),
             *own_rows(records), *decode_rows(records), *handover_rows(records), *memory_rows(records),
-            *doubling_rows(records)]
+            *doubling_rows(records), *service_rows(records)]

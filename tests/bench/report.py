@@ -45,7 +45,9 @@ def table(rows):
 
 
 def rate_text(record, contestant):
-    """GFLOP/s of products, GB/s of what is read."""
+    """GFLOP/s of products, GB/s of what is read, nothing of calls."""
+    if not record["work"][contestant]:
+        return ""
     rate = figures.rate(record, contestant) / 1e9
     return f"{rate:.1f} GB/s" if record["section"].startswith("decode") or contestant == "read" else f"{rate:.0f} GF/s"
 
@@ -57,7 +59,7 @@ def progress(record, text):
         rate = rate_text(record, contestant)
         off = 100 * figures.spread(record["seconds"][contestant])
         milliseconds = 1e3 * figures.seconds(record, contestant)
-        parts.append(f"{contestant} {milliseconds:.3g} ms {rate} +-{off:.0f} %")
+        parts.append(" ".join(filter(None, [contestant, f"{milliseconds:.3g} ms", rate, f"+-{off:.0f} %"])))
     for contestant, why_not in record["absent"].items():
         parts.append(f"{contestant}: {why_not[:60]}")
     parts.append(f"others {100 * figures.median(record['others']):.1f} %"

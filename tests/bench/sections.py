@@ -36,11 +36,18 @@ def limits(bench):
     for element_type in ("f32", "bf16"):
         yield bench.compare("limits", {"type": element_type}, [matmul(bench, element_type)],
                             f"{element_type} product of 2048 x 2048")
-        rates = [bench.core.ask(f"tiles workers={bench.workers} type={element_type}")["rate"] for _ in range(5)]
-        yield bench.note({"section": "limits", "shape": {"type": element_type}, "tile_rates": rates},
-                         f"{element_type} tiles of 256 x 256 x 128, each worker its own: "
-                         f"{figures.median(rates) / 1e9:.0f} GF/s +-{100 * figures.spread(rates):.0f} %")
+        yield tiles(bench, element_type)
     yield bench.compare("limits", {"type": "read"}, [read(bench)], "plain read of 256 MiB")
+
+
+def tiles(bench, element_type):
+    rates = []
+    record = {"section": "limits", "shape": {"type": element_type}, "tile_rates": rates}
+    bench.repeat(record, 5, lambda: rates.append(
+        bench.core.ask(f"tiles workers={bench.workers} type={element_type}")["rate"]))
+    return bench.note(record,
+                      f"{element_type} tiles of 256 x 256 x 128, each worker its own: "
+                      f"{figures.median(rates) / 1e9:.0f} GF/s +-{100 * figures.spread(rates):.0f} %")
 
 
 def grid_shapes(bench):
@@ -140,13 +147,62 @@ def handover(bench):
     """A tiny problem, from submitting it to its result: the time that is not computing."""
     shape = Shape(16, 64, 1)
     record = {"section": "handover", "shape": shape.record(), "p50": [], "p99": []}
-    for _ in range(3):
+
+    def measure():
         words = attention(bench, shape).words
         times = sorted(bench.core.ask(f"{words} warm=100 runs={500 if bench.quick else 3000}")["wall"])
         record["p50"].append(times[len(times) // 2])
         record["p99"].append(times[len(times) * 99 // 100])
+    bench.repeat(record, 3 if bench.quick else 9, measure)
     yield bench.note(record, f"{shape.text()}: submit to result p50 {1e6 * figures.median(record['p50']):.1f} us, "
                              f"p99 {1e6 * figures.median(record['p99']):.1f} us")
+
+
+ECHOES = ("sync", "callback", "raw")
+
+
+def service(bench):
+    """What a call of the service takes beyond computing, beside the least that gRPC takes for as many bytes."""
+    running = bench.start_service()
+    yield from (service_call(bench, running, shape, "beyond", "service")
+                for shape in [Shape(n, 64, 8) for n in ((512,) if bench.quick else (512, 2048, 8192))])
+    if not bench.quick:  # still too near to half of its goal
+        yield service_call(bench, running, Shape(16, 64, 1), "attend", "small call")
+    yield crowd(bench, running, Shape(1024, 64, 8))
+
+
+def echo_words(shape):
+    one = 4 * shape.query_heads * shape.queries * shape.dim  # bytes of a tensor of float32
+    return f"request_bytes={3 * one} answer_bytes={one}"
+
+
+def service_call(bench, running, shape, word, section):
+    """`word` says what counts of a call: all of it, or what is beyond the kernel's own time."""
+    contestants = [Contestant("attend", running.client, f"{word} target={running.targets['attend']} {shape.words()}")]
+    contestants += [Contestant(f"echo {kind}", running.client, f"echo target={running.targets[kind]} {echo_words(shape)}")
+                    for kind in ECHOES]
+    return bench.compare(section, shape.record(), contestants, shape.text())
+
+
+def crowd(bench, running, shape, clients=16):
+    """So many clients at once, against one process that calls the core without a service."""
+    record = {"section": "crowd", "shape": shape.record(), "rates": {}}
+
+    calls = f"clients={clients} calls={2 if bench.quick else 6}"
+    echo = f"{echo_words(shape)} {calls}"
+
+    def measure():
+        times = bench.core.ask(f"{attention(bench, shape).words} warm=1 runs={clients}")["wall"]
+        attend = f"attend_crowd target={running.targets['attend']} {shape.words()} {calls}"
+        rates = {"core": len(times) / sum(times), "attend": running.client.ask(attend)["rate"]}
+        for kind in ECHOES:
+            rates[f"echo {kind}"] = running.client.ask(f"echo_crowd target={running.targets[kind]} {echo}")["rate"]
+        for name, rate in rates.items():
+            record["rates"].setdefault(name, []).append(rate)
+    bench.repeat(record, 2 if bench.quick else 5, measure)
+    texts = [f"{name} {figures.median(rates):.1f} calls/s +-{100 * figures.spread(rates):.0f} %"
+             for name, rates in record["rates"].items()]
+    return bench.note(record, f"{clients} clients, {shape.text()}: " + "; ".join(texts))
 
 
 SECTIONS = {
@@ -160,6 +216,7 @@ SECTIONS = {
     "threads": threads,
     "doubling": doubling,
     "handover": handover,
+    "service": service,
 }
 
 # What --quick leaves out: decoding has no path of its own yet, and is far from its goal.
