@@ -16,6 +16,10 @@ if(ATTEND_BUILD_SERVICE)
   pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)  # Debian ships no CMake package of it
 endif()
 
+if(ATTEND_BUILD_BENCHMARKS)
+  find_package(benchmark REQUIRED CONFIG)
+endif()
+
 if(ATTEND_BUILD_TESTS)
   find_package(GTest REQUIRED CONFIG)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)  # for tests/lint

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import time
 
@@ -93,6 +94,12 @@ class Bench:
             targets[kind] = f"127.0.0.1:{echo.read()['port']}"
         client = self._start([str(self._programs / "attend_bench_service")], "attend_bench_service")
         return Service(client, targets)
+
+    def run_parts(self, seconds):
+        """What Google Benchmark says of each part, in nanoseconds of processor time."""
+        output = subprocess.run([str(self._programs / "attend_bench_parts"), "--benchmark_format=json",
+                                 f"--benchmark_min_time={seconds}"], check=True, capture_output=True, text=True).stdout
+        return json.loads(output)["benchmarks"]
 
     def _start(self, command, name):
         child = Child(command, name)
@@ -222,7 +229,7 @@ def main(arguments):
     whole = not (options.quick or options.only or selection.narrowed())
     shown = [row for row in rows if row.figure is not None or whole]
     for block in (report.grid_table(records), report.table(shown), report.disturbance(records, machine)):
-        print(f"\n{block}" if block else "")
+        print(f"\n{block}" if block else "", end="\n" if block else "")
     write(options, machine, records, rows)
     if options.document:
         document(options.document, options.out, report.page_text(machine, records, shown))

@@ -40,8 +40,8 @@ def table(rows):
     """The table "Rates to reach"."""
     lines = [[row.work, number(row.figure, row.unit), bound(row.goal, row.unit),
               number(row.processor_figure, row.unit), row.peer, row.limit, row.verdict(), row.where] for row in rows]
-    return aligned(["work", "this core", "goal", "by processor time", "peer", "limit", "verdict", "of all shapes the worst"],
-                   lines)
+    header = ["work", "this core", "goal", "by processor time", "peer", "limit", "verdict", "of all shapes the worst"]
+    return aligned(header, lines) if lines else ""
 
 
 def rate_text(record, contestant):

@@ -205,6 +205,16 @@ def crowd(bench, running, shape, clients=16):
     return bench.note(record, f"{clients} clients, {shape.text()}: " + "; ".join(texts))
 
 
+def parts(bench):
+    """Packing, scanning, softmax, products and the codec, each by itself: Google Benchmark."""
+    for part in bench.run_parts("0.02" if bench.quick else "0.3"):
+        rate = part.get("bytes_per_second", part.get("items_per_second"))
+        unit = "GB/s" if "bytes_per_second" in part else "G/s"
+        record = {"section": "parts", "shape": {"name": part["name"]}, "nanoseconds": part["cpu_time"], "rate": rate,
+                  "error": part.get("error_message")}
+        yield bench.note(record, f"{part['name']}: {record['error'] or f'{rate / 1e9:.1f} {unit}'}")
+
+
 SECTIONS = {
     "limits": limits,
     "grid": grid_section,
@@ -217,6 +227,7 @@ SECTIONS = {
     "doubling": doubling,
     "handover": handover,
     "service": service,
+    "parts": parts,
 }
 
 # What --quick leaves out: decoding has no path of its own yet, and is far from its goal.
