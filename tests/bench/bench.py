@@ -119,12 +119,7 @@ class Bench:
         return self.note(record, report.progress(record, text or " ".join(map(str, shape.values()))))
 
     def repeat(self, record, rounds, measure):
-        """Calls `measure` in so many rounds, repeated where others disturb them; what is left of that in the record."""
-        record.update(others=[], repeated=0)
-        for _ in range(rounds):
-            _, share, repeated = self._comparison.undisturbed(measure)
-            record["others"].append(share)
-            record["repeated"] += repeated
+        return self._comparison.repeat(record, rounds, measure)
 
     @staticmethod
     def note(record, text):
@@ -172,7 +167,7 @@ def wanted_sections(options):
 
 
 def write(options, machine, records, rows):
-    """The JSON, and what gnuplot draws of it."""
+    """The JSON, and what gnuplot draws of it. The paths of all."""
     table = [{**dataclasses.asdict(row), "verdict": row.verdict()} for row in rows]
     text = json.dumps({"machine": machine, "table": table, "records": records}, indent=1)
     (options.out / "bench.json").write_text(text + "\n", encoding="utf-8")
@@ -182,15 +177,22 @@ def write(options, machine, records, rows):
         if charts.draw(script, path):
             written.append(path)
     print("written:", *written)
+    return written
 
 
-def document(page, out, text):
-    """Puts what was printed between the two marks of the page, and the charts beside its images."""
+def publish_charts(written, page):
+    """Copies the charts beside the page's images. Their paths from the page."""
+    charts_written = [path for path in written if path.suffix == ".svg"]
+    for path in charts_written:
+        shutil.copy(path, page.parent / "images" / f"bench_{path.name}")
+    return [f"images/bench_{path.name}" for path in charts_written]
+
+
+def document(page, text):
+    """Puts a run's output between the two marks of the page."""
     before, _, rest = page.read_text(encoding="utf-8").partition(report.BEGIN)
     _, _, after = rest.partition(report.END)
     page.write_text(f"{before}{report.BEGIN}\n{text}\n{report.END}{after}", encoding="utf-8")
-    for chart in out.glob("*.svg"):
-        shutil.copy(chart, page.parent / "images" / f"bench_{chart.name}")
 
 
 def measure(bench, options):
@@ -223,6 +225,7 @@ def main(arguments):
     except ChildError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
+    machine["arguments"] = arguments
     machine["seconds"] = round(time.monotonic() - started, 1)
     rows = goals.rows_of(records, machine["instruction_set"])
     # Of a part of the run only what it measured; of a whole one what it did not measure, too.
@@ -230,9 +233,10 @@ def main(arguments):
     shown = [row for row in rows if row.figure is not None or whole]
     for block in (report.grid_table(records), report.table(shown), report.disturbance(records, machine)):
         print(f"\n{block}" if block else "", end="\n" if block else "")
-    write(options, machine, records, rows)
+    written = write(options, machine, records, rows)
     if options.document:
-        document(options.document, options.out, report.page_text(machine, records, shown))
+        charts_of_page = publish_charts(written, options.document)
+        document(options.document, report.page_text(machine, records, shown, charts_of_page))
     far_off = [row for row in rows if row.far_off()]
     for row in far_off:
         print(f"bench: under half of its goal: {row.work}: {report.number(row.figure, row.unit)}", file=sys.stderr)
@@ -240,4 +244,7 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -77,6 +77,12 @@ class FiguresTest(unittest.TestCase):
         self.assertTrue(row(2.1, Goal(1, at_least=False)).far_off())
         self.assertFalse(row(0.1, Goal(1), is_ratio=False).far_off())
 
+    def test_what_neighbours_spoiled_is_not_far_off(self):
+        def row(processor_figure):
+            return row_of("work", "x", Goal(1), [Figure(Goal(1), 0.4, processor_figure)])
+        self.assertFalse(row(0.6).far_off())
+        self.assertTrue(row(0.4).far_off())
+
 
 class GoalsTest(unittest.TestCase):
     def find(self, records, start, instruction_set="avx512"):
@@ -188,6 +194,15 @@ class ReportTest(unittest.TestCase):
         self.assertIn("1 were kept", text)
         self.assertEqual(report.disturbance([], {"seconds": 7}), "no rounds")
 
+    def test_the_page_shows_table_charts_and_grid(self):
+        records = [grid_record(attend=[1], matmul=[0.8])]
+        machine = {"processor": "A", "processors": 2, "features": ["avx2"], "memory_mib": 7, "system": "L",
+                   "instruction_set": "avx2", "workers": 2, "onednn": "2.6.3", "seconds": 5}
+        text = report.page_text(machine, records, goals.rows_of(records, "avx2"), ["images/bench_memory.svg"])
+        for part in ("A, 2 processors (avx2)", "f32, share of large sgemm", "![memory](images/bench_memory.svg)", "<details>",
+                     "against best"):
+            self.assertIn(part, text)
+
     def test_absent_peers_leave_empty_cells(self):
         line = report.grid_table([grid_record(attend=[1], matmul=[1])]).splitlines()[-1]
         self.assertTrue(line.endswith("100.0 %"), line)
@@ -202,8 +217,9 @@ class DocumentTest(unittest.TestCase):
             (root / "out" / "memory.svg").write_text("<svg/>", encoding="utf-8")
             page = root / "page.md"
             page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n", encoding="utf-8")
+            self.assertEqual(bench.publish_charts([root / "out" / "memory.svg"], page), ["images/bench_memory.svg"])
             for text in ("first", "second"):
-                bench.document(page, root / "out", text)
+                bench.document(page, text)
             self.assertEqual(page.read_text(encoding="utf-8"),
                              f"before\n{report.BEGIN}\nsecond\n{report.END}\nafter\n")
             self.assertEqual((root / "images" / "bench_memory.svg").read_text(encoding="utf-8"), "<svg/>")
@@ -290,6 +306,9 @@ class ComparisonTest(unittest.TestCase):
             patient = comparison.Comparison([], children.Patience(100), comparison.Effort())
             self.assertEqual(patient.undisturbed(lambda: tried.append(1)), (None, 0.01, 2))
             self.assertEqual(len(tried), 3)
+            shares, counted, made = iter([0.01, 0.5, 0.02]), iter(range(9)), {}
+            self.assertEqual(patient.repeat(made, 2, lambda: next(counted)), [0, 2])
+            self.assertEqual(made, {"others": [0.01, 0.02], "repeated": 1})
             shares = iter([0.5])
             hasty = comparison.Comparison([], children.Patience(0), comparison.Effort())
             self.assertEqual(hasty.undisturbed(lambda: 7), (7, 0.5, 0))

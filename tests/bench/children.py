@@ -1,5 +1,6 @@
 """Programs that are asked line by line and answer in JSON, and the watch over what others use of the processors."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -51,7 +52,8 @@ class Child:
 
     def close(self):
         """Ends it: by the end of its input, or by SIGTERM if it reads none."""
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # of what it did not read before it ended
+            self._process.stdin.close()
         self._process.terminate()
         try:
             self._process.wait(timeout=20)

@@ -73,6 +73,17 @@ class Comparison:
             if processor is not None:
                 record["processor_seconds"][name].append(processor)
 
+    def repeat(self, record, rounds, measure):
+        """What `measure` returned in so many rounds, those that were repeated left out but counted in the record."""
+        record.update(others=[], repeated=0)
+        results = []
+        for _ in range(rounds):
+            result, share, repeated = self.undisturbed(measure)
+            results.append(result)
+            record["others"].append(share)
+            record["repeated"] += repeated
+        return results
+
     def undisturbed(self, measure):
         """What `measure` returns, the share of the processors that others took, and how often it was repeated for that
         while there was patience left."""

@@ -105,8 +105,9 @@ class Row:
         return f"{text} ({self.reached} of {self.of})" if self.of > 1 else text
 
     def far_off(self):
-        """A ratio of less than half its goal: what CI fails at."""
-        return self.figure is not None and self.is_ratio and self.goal.attained(self.figure) < 0.5
+        """A ratio of less than half its goal, by processor time too: what CI, among neighbours, fails at."""
+        ratios = [ratio for ratio in (self.figure, self.processor_figure) if ratio is not None]
+        return bool(ratios) and self.is_ratio and all(self.goal.attained(ratio) < 0.5 for ratio in ratios)
 
 
 @dataclasses.dataclass(frozen=True)

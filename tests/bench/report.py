@@ -118,11 +118,17 @@ def limits_text(records):
     return "\n".join(lines)
 
 
-def page_text(machine, records, rows):
+def page_text(machine, records, rows, chart_paths):
     """What docs/performance.md shows of a run."""
-    blocks = [machine_text(machine), limits_text(records), table(rows), disturbance(records, machine),
-              grid_table(records)]
-    return "\n".join(["", "```", "\n\n".join(block for block in blocks if block), "```", ""])
+    command = " ".join(["scripts/bench", *machine.get("arguments", [])])
+    blocks = [f"$ {command}", machine_text(machine), limits_text(records), table(rows), disturbance(records, machine)]
+    text = ["", "```", "\n\n".join(block for block in blocks if block), "```", ""]
+    for path in chart_paths:
+        title = path.rpartition("bench_")[2].removesuffix(".svg").replace("_", ", ")
+        text += [f"![{title}]({path})", ""]
+    if grid := grid_table(records):
+        text += ["<details><summary>Every shape of the grid</summary>", "", "```", grid, "```", "", "</details>", ""]
+    return "\n".join(text)
 
 
 GRID_HEADER = ["type", "mask", "D", "heads", "N", "GF/s", "+-", "of matmul", "torch", "ort", "ov", "against best"]

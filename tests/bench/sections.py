@@ -41,10 +41,9 @@ def limits(bench):
 
 
 def tiles(bench, element_type):
-    rates = []
-    record = {"section": "limits", "shape": {"type": element_type}, "tile_rates": rates}
-    bench.repeat(record, 5, lambda: rates.append(
-        bench.core.ask(f"tiles workers={bench.workers} type={element_type}")["rate"]))
+    record = {"section": "limits", "shape": {"type": element_type}}
+    words = f"tiles workers={bench.workers} type={element_type}"
+    rates = record["tile_rates"] = bench.repeat(record, 5, lambda: bench.core.ask(words)["rate"])
     return bench.note(record,
                       f"{element_type} tiles of 256 x 256 x 128, each worker its own: "
                       f"{figures.median(rates) / 1e9:.0f} GF/s +-{100 * figures.spread(rates):.0f} %")
@@ -146,14 +145,12 @@ def doubling(bench):
 def handover(bench):
     """A tiny problem, from submitting it to its result: the time that is not computing."""
     shape = Shape(16, 64, 1)
-    record = {"section": "handover", "shape": shape.record(), "p50": [], "p99": []}
-
-    def measure():
-        words = attention(bench, shape).words
-        times = sorted(bench.core.ask(f"{words} warm=100 runs={500 if bench.quick else 3000}")["wall"])
-        record["p50"].append(times[len(times) // 2])
-        record["p99"].append(times[len(times) * 99 // 100])
-    bench.repeat(record, 3 if bench.quick else 9, measure)
+    record = {"section": "handover", "shape": shape.record()}
+    words = f"{attention(bench, shape).words} warm=100 runs={500 if bench.quick else 3000}"
+    rounds = [sorted(times) for times in
+              bench.repeat(record, 3 if bench.quick else 9, lambda: bench.core.ask(words)["wall"])]
+    record["p50"] = [times[len(times) // 2] for times in rounds]
+    record["p99"] = [times[len(times) * 99 // 100] for times in rounds]
     yield bench.note(record, f"{shape.text()}: submit to result p50 {1e6 * figures.median(record['p50']):.1f} us, "
                              f"p99 {1e6 * figures.median(record['p99']):.1f} us")
 
@@ -186,20 +183,19 @@ def service_call(bench, running, shape, word, section):
 
 def crowd(bench, running, shape, clients=16):
     """So many clients at once, against one process that calls the core without a service."""
-    record = {"section": "crowd", "shape": shape.record(), "rates": {}}
-
+    record = {"section": "crowd", "shape": shape.record()}
     calls = f"clients={clients} calls={2 if bench.quick else 6}"
-    echo = f"{echo_words(shape)} {calls}"
 
     def measure():
         times = bench.core.ask(f"{attention(bench, shape).words} warm=1 runs={clients}")["wall"]
         attend = f"attend_crowd target={running.targets['attend']} {shape.words()} {calls}"
         rates = {"core": len(times) / sum(times), "attend": running.client.ask(attend)["rate"]}
         for kind in ECHOES:
-            rates[f"echo {kind}"] = running.client.ask(f"echo_crowd target={running.targets[kind]} {echo}")["rate"]
-        for name, rate in rates.items():
-            record["rates"].setdefault(name, []).append(rate)
-    bench.repeat(record, 2 if bench.quick else 5, measure)
+            echo = f"echo_crowd target={running.targets[kind]} {echo_words(shape)} {calls}"
+            rates[f"echo {kind}"] = running.client.ask(echo)["rate"]
+        return rates
+    rounds = bench.repeat(record, 2 if bench.quick else 5, measure)
+    record["rates"] = {name: [rates[name] for rates in rounds] for name in rounds[0]}
     texts = [f"{name} {figures.median(rates):.1f} calls/s +-{100 * figures.spread(rates):.0f} %"
              for name, rates in record["rates"].items()]
     return bench.note(record, f"{clients} clients, {shape.text()}: " + "; ".join(texts))
