@@ -5,17 +5,17 @@ import subprocess
 
 import figures
 
-STYLE = """set terminal svg noenhanced size 1000,{height} dynamic background rgb "white" font "sans-serif,15"
+STYLE = """set terminal svg noenhanced size 1200,{height} dynamic background rgb "white" font "sans-serif,15"
 set grid
 set lmargin 12
-set key outside above horizontal
+set key outside right center samplen 2
 set logscale x 2
 set xlabel "sequence length"
 """
 
 LINES = {"attend": ("this core", "#1f5fa8", 7), "torch": ("PyTorch", "#c8641e", 5),
          "onnxruntime": ("ONNX Runtime", "#3a8a3a", 9), "openvino": ("OpenVINO", "#8a4a9e", 11),
-         "matmul": ("limit: large matrix product", "#555555", 0)}
+         "matmul": ("limit: large product", "#555555", 0)}
 
 
 def throughput_script(records, element_type="f32", heads=8):
@@ -67,6 +67,7 @@ def memory_script(records):
     lines = "\n".join(" ".join(f"{value:.6g}" for value in point) for point in points)
     return (STYLE.format(height=520) + f"$memory << EOD\n{lines}\nEOD\n"
             'set title "Peak resident memory of one head, D=64, f32"\nset ylabel "MiB"\nset yrange [0:*]\n'
+            "set key inside top left\n"
             + length_axis([point[0] for point in points]) +
             'plot $memory using 1:2 with linespoints linewidth 2 pointtype 7 linecolor rgb "#1f5fa8" '
             'title "beyond tensors and packed keys", \\\n'

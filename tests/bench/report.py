@@ -32,7 +32,7 @@ def number(value, unit):
 
 def bound(goal, unit):
     text = f"{100 * goal.bound:.0f} %" if unit == "%" else f"{goal.bound:g}x" if unit == "x" else (
-        f"{goal.bound:.0f} {unit}")
+        f"{goal.bound:.3g} {unit}")
     return (">= " if goal.at_least else "<= ") + text
 
 
@@ -114,7 +114,8 @@ def limits_text(records):
                          f"{figures.median(record['tile_rates']) / 1e9:.0f} GF/s")
         else:
             contestant = next(iter(record["seconds"]))
-            lines.append(f"{contestant}, {name}: {rate_text(record, contestant)}")
+            what = "plain read" if contestant == "read" else f"{contestant}, {name}"
+            lines.append(f"{what}: {rate_text(record, contestant)}")
     return "\n".join(lines)
 
 
