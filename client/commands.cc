@@ -1,5 +1,6 @@
 #include "client/commands.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
@@ -123,26 +124,30 @@ CallOptions Connection::Call(absl::Duration default_timeout) const {
   return {.timeout = timeout.value_or(default_timeout), .fail_fast = true};
 }
 
-Commands::Commands() : app_("Scaled dot-product attention from a service: asks an attend-server.", "attend") {
-  app_.formatter(std::make_shared<HelpFormatter>());
-  app_.require_subcommand(1);
-  app_.fallthrough();
-  app_.set_version_flag("--version", "attend " ATTEND_VERSION, "Print the version and exit");
-  app_.set_help_flag("-h,--help", "Print this help and exit");
-  app_.add_option("--address", connection_.address,
-                  "Any gRPC target, such as ipv4:10.0.0.1:8001,10.0.0.2:8001; $ATTEND_ADDRESS if not given")
+Commands::Commands()
+    : app_(
+          std::make_unique<CLI::App>("Scaled dot-product attention from a service: asks an attend-server.", "attend")) {
+  app_->formatter(std::make_shared<HelpFormatter>());
+  app_->require_subcommand(1);
+  app_->fallthrough();
+  app_->set_version_flag("--version", "attend " ATTEND_VERSION, "Print the version and exit");
+  app_->set_help_flag("-h,--help", "Print this help and exit");
+  app_->add_option("--address", connection_.address,
+                   "Any gRPC target, such as ipv4:10.0.0.1:8001,10.0.0.2:8001; $ATTEND_ADDRESS if not given")
       ->type_name("TARGET")
       ->capture_default_str()
       ->group(HelpFormatter::kConnectionGroup);
   AddDuration(
-      app_, "--timeout", [this](absl::Duration timeout) { connection_.timeout = timeout; },
+      *app_, "--timeout", [this](absl::Duration timeout) { connection_.timeout = timeout; },
       absl::StrCat("How long a call may take, retries included; default ", absl::FormatDuration(kDefaultTimeout),
                    ", for health and info ", absl::FormatDuration(kProbeTimeout)))
       ->group(HelpFormatter::kConnectionGroup);
 }
 
+Commands::~Commands() = default;
+
 CLI::App& Commands::Add(const std::string& name, const std::string& description, Action run) {
-  CLI::App* command = app_.add_subcommand(name, description);
+  CLI::App* command = app_->add_subcommand(name, description);
   command->fallthrough();
   command->callback([this, run = std::move(run)] { chosen_ = [this, run] { return run(connection_); }; });
   return *command;
@@ -150,11 +155,11 @@ CLI::App& Commands::Add(const std::string& name, const std::string& description,
 
 CLI::App& Commands::AddLocal(const std::string& name, const std::string& description,
                              std::function<absl::Status()> run) {
-  CLI::App* command = app_.add_subcommand(name, description);
+  CLI::App* command = app_->add_subcommand(name, description);
   command->fallthrough(false);  // options of the frame are unknown to it
   command->callback([this, name, run = std::move(run)] {
     chosen_ = [this, name, run] {
-      const absl::Status status = CheckNoOptionGiven(app_, name);  // before the command
+      const absl::Status status = CheckNoOptionGiven(*app_, name);  // before the command
       return status.ok() ? run() : status;
     };
   });
@@ -166,18 +171,18 @@ int Commands::Run(int argc, const char* const* argv) {
     connection_.address = address;
   }
   try {
-    app_.parse(argc, argv);
+    app_->parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help and --version
-    return app_.exit(asked, std::cout, std::cerr);
+    return app_->exit(asked, std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {
     // CLI11 says only that a subcommand is missing.
-    const std::vector<std::string> unknown = app_.remaining();
-    const bool no_command = app_.get_subcommands().empty() && !unknown.empty();
+    const std::vector<std::string> unknown = app_->remaining();
+    const bool no_command = app_->get_subcommands().empty() && !unknown.empty();
     PrintLine(BadCommandLine(
-        app_, no_command
-                  ? absl::StrCat("there is no ", absl::StartsWith(unknown.front(), "-") ? "option '" : "command '",
-                                 unknown.front(), "'")
-                  : std::string(error.what())));
+        *app_, no_command
+                   ? absl::StrCat("there is no ", absl::StartsWith(unknown.front(), "-") ? "option '" : "command '",
+                                  unknown.front(), "'")
+                   : std::string(error.what())));
     return kBadCommandLine;
   }
   const absl::Status status = chosen_();

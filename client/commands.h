@@ -13,7 +13,6 @@
 #ifndef ATTEND_CLIENT_COMMANDS_H_
 #define ATTEND_CLIENT_COMMANDS_H_
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,6 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/attend_client.h"
+#include "client/cli11_names.h"
 
 namespace attend::client {
 
@@ -47,6 +47,7 @@ class Commands {
   using Action = std::function<absl::Status(const Connection&)>;
 
   Commands();
+  ~Commands();
 
   Commands(const Commands&) = delete;
   Commands& operator=(const Commands&) = delete;
@@ -62,7 +63,7 @@ class Commands {
   int Run(int argc, const char* const* argv);
 
  private:
-  CLI::App app_;
+  std::unique_ptr<CLI::App> app_;
   Connection connection_;
   std::function<absl::Status()> chosen_;
 };

@@ -1,4 +1,5 @@
 // attend infer: attention on tensors in npy files.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>

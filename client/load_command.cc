@@ -5,6 +5,7 @@
 // SIGINT or SIGTERM it reports what was measured, which is nothing before the server has answered, and then ends as
 // the signal would have ended it: 130 or 143 in a shell.
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <iostream>
 #include <memory>

@@ -2,7 +2,6 @@
 #ifndef ATTEND_CLIENT_LOAD_OPTIONS_H_
 #define ATTEND_CLIENT_LOAD_OPTIONS_H_
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "attend/v1/attention.pb.h"
+#include "client/cli11_names.h"
 
 namespace attend::client {
 
