@@ -1,12 +1,31 @@
 #include "tests/conformance/conformance_test.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <vector>
 
+#include "core/instruction_set.h"
+
 namespace attend::testing {
 
 namespace {
+
+// A suite whose cap is the processor's best instruction set would compute what the one without a cap does.
+class CapThatChangesNothing : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    const char* cap = std::getenv("ATTEND_TEST_INSTRUCTION_SET");
+    const auto best = core::DetectInstructionSet();
+    if (cap != nullptr && best.ok() && core::InstructionSetName(*best) == cap) {
+      GTEST_SKIP() << cap << " is what the processor does without the cap";
+    }
+  }
+};
+
+const ::testing::Environment* const kCapThatChangesNothing =
+    ::testing::AddGlobalTestEnvironment(new CapThatChangesNothing);
 
 // Where a row's numbers begin in a tensor, if they are in it.
 const float* Begin(const std::vector<float>& tensor, bool has_rows, std::optional<int64_t> index) {
@@ -42,6 +61,11 @@ bool SameOutput(const ResultRow& a, const ResultRow& b) {
 }
 
 }  // namespace
+
+int64_t OracleWork(int64_t work) {
+  const char* share = std::getenv("ATTEND_TEST_ORACLE_SHARE");
+  return share == nullptr ? work : work / std::max(1, std::atoi(share));
+}
 
 bool SameRow(const ResultRow& a, const ResultRow& b) {
   const int64_t keys = KeyRows(a.problem, a.at.batch);

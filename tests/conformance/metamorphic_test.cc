@@ -83,7 +83,7 @@ class MetamorphicTest : public ConformanceTest, public ::testing::WithParamInter
   // `results` of a changed problem are right for the original one.
   static void ExpectRightFor(const ProblemInstance& original, const ProblemResults& results,
                              const ProblemInstance& changed) {
-    EXPECT_EQ(CheckResults(original.problem, original.values, results, kOracleWork), absl::OkStatus())
+    EXPECT_EQ(CheckResults(original.problem, original.values, results, OracleWork(kOracleWork)), absl::OkStatus())
         << "computed as " << Describe(changed.problem);
   }
   static void ExpectSameBits(const ProblemInstance& changed, const ProblemResults& got, const ProblemInstance& original,
