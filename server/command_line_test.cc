@@ -66,6 +66,7 @@ TEST_F(CommandLineTest, HasTheDefaultsOfTheDocumentation) {
   EXPECT_EQ(settings.receive_timeout, std::nullopt);
   EXPECT_EQ(settings.max_message_bytes, kGiB / 4);
   EXPECT_EQ(settings.max_queued_requests, 512);
+  EXPECT_EQ(settings.max_connections, 1024);
   EXPECT_EQ(settings.max_streams_per_connection, 1024);
   EXPECT_EQ(settings.max_metadata_bytes, 16384);
   EXPECT_EQ(settings.handshake_timeout, absl::Seconds(10));
@@ -146,7 +147,7 @@ TEST_F(CommandLineTest, ReadsEveryKindOfValue) {
 
 TEST_F(CommandLineTest, RefusesAnUnknownFlagByName) {
   EXPECT_THAT(Refusal({"--max_conections=3"}), HasSubstr("--max_conections"));
-  EXPECT_THAT(Refusal({"--max_connections=3"}), HasSubstr("--max_connections"));
+  EXPECT_THAT(Refusal({"--max_connection=3"}), HasSubstr("--max_connection"));
   EXPECT_THAT(Refusal({"serve"}), HasSubstr("serve"));
 }
 
@@ -165,6 +166,7 @@ TEST_F(CommandLineTest, RefusesABadValueOfEachSettingWithItsPlace) {
       {"receive_timeout", "off"},
       {"max_message_bytes", "-5"},
       {"max_queued_requests", "0"},
+      {"max_connections", "0"},
       {"max_streams_per_connection", "0"},
       {"max_metadata_bytes", "1"},
       {"handshake_timeout", "off"},

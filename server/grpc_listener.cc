@@ -1,11 +1,12 @@
 #include "server/grpc_listener.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <chrono>
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -24,8 +25,6 @@ int Milliseconds(absl::Duration duration) {
 }
 
 void SetConnectionLimits(const Settings& settings, grpc::ServerBuilder& builder) {
-  // With SO_REUSEPORT a second server on the port would take half of the first one's calls instead of failing.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Bandwidth probing would let a stream that nobody reads buffer megabytes instead of 64 KiB.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, settings.max_streams_per_connection);
@@ -56,38 +55,77 @@ void SetMessageLimits(const Settings& settings, grpc::ServerBuilder& builder) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(const Settings& settings, const Services& services) {
+absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(const Settings& settings, const Services& services,
+                                                                   Addresses addresses, int descriptor_end) {
+  std::unique_ptr<GrpcListener> listener(new GrpcListener(std::move(addresses)));
+  if (absl::Status status = listener->Start(settings, services, descriptor_end); !status.ok()) return status;
+  return listener;
+}
+
+GrpcListener::~GrpcListener() {
+  // gRPC takes no connection once it shuts down, and would not close it.
+  acceptor_.reset();
+  if (server_ == nullptr) return;
+  // Nothing is waited for: an open health Watch would hold Shutdown for its whole deadline.
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
+}
+
+absl::Status GrpcListener::Start(const Settings& settings, const Services& services, int descriptor_end) {
   grpc::EnableDefaultHealthCheckService(false);
   if (settings.reflection) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   SetConnectionLimits(settings, builder);
   SetMessageLimits(settings, builder);
-  std::vector<int> ports(settings.grpc_addresses.size(), 0);
-  for (size_t i = 0; i < ports.size(); ++i) {
-    builder.AddListeningPort(settings.grpc_addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
-  }
+  using From = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  connections_ = builder.experimental().AddExternalConnectionAcceptor(From::FROM_FD, grpc::InsecureServerCredentials());
   for (grpc::Service* service : services.named) builder.RegisterService(service);
   builder.RegisterCallbackGenericService(services.generic);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) return absl::InternalError("gRPC does not start");
 
-  std::vector<std::string> addresses;
-  for (size_t i = 0; i < ports.size(); ++i) {
-    if (server == nullptr || ports[i] == 0) {
-      return absl::UnavailableError(
-          absl::StrCat("grpc_address ", settings.grpc_addresses[i], " cannot be listened on"));
-    }
-    addresses.push_back(WithPort(ParseSocketAddress(settings.grpc_addresses[i]), ports[i]));
+  std::vector<int> listeners;
+  for (const auto& address : addresses_) {
+    for (const Descriptor& socket : address->sockets()) listeners.push_back(socket.number());
   }
-  return std::unique_ptr<GrpcListener>(new GrpcListener(std::move(server), std::move(addresses)));
+  absl::StatusOr<std::unique_ptr<ConnectionAcceptor>> acceptor = ConnectionAcceptor::Create(
+      std::move(listeners), {.max_connections = settings.max_connections, .descriptor_end = descriptor_end},
+      [this](Descriptor connection, int listener) { Serve(std::move(connection), listener); });
+  if (!acceptor.ok()) return acceptor.status();
+  acceptor_ = *std::move(acceptor);
+  return absl::OkStatus();
 }
 
-GrpcListener::GrpcListener(std::unique_ptr<grpc::Server> server, std::vector<std::string> addresses)
-    : server_(std::move(server)), addresses_(std::move(addresses)) {}
+void GrpcListener::Serve(Descriptor connection, int listener) {
+  // gRPC would log an error for each peer that has gone in the meantime.
+  sockaddr_storage peer = {};
+  socklen_t length = sizeof(peer);
+  if (getpeername(connection.number(), reinterpret_cast<sockaddr*>(&peer), &length) != 0) return;
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+  parameters.listener_fd = listener;
+  parameters.fd = connection.Release();
+  connections_->HandleNewConnection(&parameters);
+}
 
-GrpcListener::~GrpcListener() {
-  // Nothing is waited for: an open health Watch would hold Shutdown for its whole deadline.
-  server_->Shutdown(std::chrono::system_clock::now());
-  server_->Wait();
+std::vector<std::string> GrpcListener::addresses() const {
+  std::vector<std::string> texts;
+  for (const auto& address : addresses_) texts.push_back(address->text());
+  return texts;
+}
+
+const ListeningAddress& GrpcListener::MainAddress() const {
+  const auto found = std::find_if(addresses_.begin(), addresses_.end(),
+                                  [](const auto& address) { return !address->address().is_unix; });
+  return found == addresses_.end() ? *addresses_.front() : **found;
+}
+
+std::string GrpcListener::main_address() const { return MainAddress().text(); }
+
+absl::Status GrpcListener::CheckAccepts(absl::Duration timeout) {
+  const int64_t before = acceptor_->counts().accepted;
+  if (absl::Status status = CheckListening(MainAddress().address(), timeout); !status.ok()) return status;
+  // The kernel has the connection; whether anybody takes it is another matter.
+  return acceptor_->AwaitAccepted(before, timeout);
 }
 
 }  // namespace attend::server

@@ -1,7 +1,5 @@
 // attend-server: reads its settings, serves until SIGTERM or SIGINT, drains, and ends with 0.
 // Exit code 2: a bad setting. 1: an environment that refuses (a port in use, a processor too old).
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -20,6 +18,7 @@
 #include "absl/time/time.h"
 #include "grpc/grpc.h"
 #include "server/command_line.h"
+#include "server/descriptor_budget.h"
 #include "server/log.h"
 #include "server/machine_limits.h"
 #include "server/server.h"
@@ -46,14 +45,6 @@ int Fail(const absl::Status& status, int exit_code) {
 std::optional<std::string> ReadVariable(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-// Every connection needs a descriptor; the soft limit is often a legacy 1024.
-void RaiseDescriptorLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // Serves for `time`, or for ever. True if a signal ended it.

@@ -44,17 +44,20 @@ Buckets Lengths() { return Powers(1, 4, 10); }   // 1 to 262,144
 // The code of `status` as Prometheus' gRPC exporters write it: "OK", "NOT_FOUND".
 std::string CodeName(absl::StatusCode code) { return absl::StatusCodeToString(code); }
 
-MetricFamily Collect(const LiveValue& value) {
+// Adds `value` to `families`, to the last one if it has the same name.
+void Collect(const LiveValue& value, std::vector<MetricFamily>& families) {
   prometheus::ClientMetric metric;
+  if (value.label) metric.label.push_back({value.label->first, value.label->second});
   if (value.is_counter) {
     metric.counter.value = value.read();
   } else {
     metric.gauge.value = value.read();
   }
-  return {value.name,
-          value.help,
-          value.is_counter ? prometheus::MetricType::Counter : prometheus::MetricType::Gauge,
-          {metric}};
+  if (families.empty() || families.back().name != value.name) {
+    const auto type = value.is_counter ? prometheus::MetricType::Counter : prometheus::MetricType::Gauge;
+    families.push_back({value.name, value.help, type, {}});
+  }
+  families.back().metric.push_back(metric);
 }
 
 }  // namespace
@@ -166,7 +169,7 @@ void Metrics::CountCancelled(CallStage stage) { registered_->cancelled_[static_c
 
 std::string Metrics::Text() const {
   std::vector<MetricFamily> families = registered_->registry_.Collect();
-  for (const LiveValue& value : registered_->live_) families.push_back(Collect(value));
+  for (const LiveValue& value : registered_->live_) Collect(value, families);
   std::vector<MetricFamily> process = ProcessMetrics().Collect();
   std::move(process.begin(), process.end(), std::back_inserter(families));
   return prometheus::TextSerializer().Serialize(families);

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,6 +42,8 @@ struct LiveValue {
   std::string help;
   bool is_counter = false;  // else a gauge
   std::function<double()> read;
+  // The label and its value, if any. Values of one name are added one after the other.
+  std::optional<std::pair<std::string, std::string>> label = std::nullopt;
 };
 
 // What the program is.

@@ -76,6 +76,16 @@ TEST(MetricsTest, ReadsLiveValuesWhenAsked) {
   EXPECT_THAT(text, HasSubstr("# TYPE attend_test_total counter\nattend_test_total 20\n"));
 }
 
+TEST(MetricsTest, LiveValuesOfOneNameAreOneFamily) {
+  Metrics metrics(Identity());
+  const auto one = [] { return 1.0; };
+  const auto two = [] { return 2.0; };
+  metrics.AddLive({"attend_test_total", "A test.", true, one, {{"reason", "a"}}});
+  metrics.AddLive({"attend_test_total", "", true, two, {{"reason", "b"}}});
+  EXPECT_THAT(metrics.Text(), HasSubstr("# HELP attend_test_total A test.\n# TYPE attend_test_total counter\n"
+                                        "attend_test_total{reason=\"a\"} 1\nattend_test_total{reason=\"b\"} 2\n"));
+}
+
 TEST(MetricsTest, NamesTheBuild) {
   EXPECT_THAT(Metrics(Identity()).Text(),
               HasSubstr("attend_build_info{instruction_set=\"avx2\",onednn_version=\"2.6.3\",version=\"1.2.3\"} 1\n"));

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/buffer_pool.h"
@@ -20,18 +19,20 @@
 #include "server/attention_service.h"
 #include "server/backlog.h"
 #include "server/call_registry.h"
+#include "server/connection_acceptor.h"
 #include "server/deadline_watch.h"
+#include "server/descriptor_budget.h"
 #include "server/grpc_listener.h"
 #include "server/health_service.h"
 #include "server/http_server.h"
 #include "server/idle_memory.h"
+#include "server/listening_address.h"
 #include "server/metrics.h"
 #include "server/readiness.h"
 #include "server/ready_file.h"
 #include "server/receive_gate.h"
 #include "server/request_log.h"
 #include "server/settings_table.h"
-#include "server/socket_address.h"
 #include "server/version.h"
 #include "server/warm_up.h"
 
@@ -42,24 +43,29 @@ namespace {
 constexpr absl::Duration kIdlePatience = absl::Seconds(5);
 constexpr absl::Duration kPortCheckTimeout = absl::Seconds(1);
 
-// Both ports must be free before anything takes time. gRPC would say no more than that it failed.
-absl::Status CheckAddresses(const Settings& settings) {
-  for (const std::string& address : settings.grpc_addresses) {
-    const absl::Status status = CheckBindable(ParseSocketAddress(address));
-    if (!status.ok()) {
-      return absl::UnavailableError(
-          absl::StrCat("grpc_address ", address, " cannot be listened on: ", status.message()));
-    }
-  }
-  return absl::OkStatus();
+// What is listened on. Bound before anything takes time: a port in use is known at once.
+struct Listening {
+  GrpcListener::Addresses grpc;
+  std::unique_ptr<ListeningAddress> http;
+};
+
+absl::StatusOr<std::unique_ptr<ListeningAddress>> ListenOn(absl::string_view setting, const std::string& address) {
+  absl::StatusOr<std::unique_ptr<ListeningAddress>> listening = ListeningAddress::Create(address);
+  if (listening.ok()) return listening;
+  return absl::UnavailableError(absl::StrCat(setting, " ", listening.status().message()));
 }
 
-// The first TCP address, or the first of all.
-std::string MainAddress(const std::vector<std::string>& addresses) {
-  for (const std::string& address : addresses) {
-    if (!absl::StartsWith(address, "unix:")) return address;
+absl::StatusOr<Listening> ListenOnAll(const Settings& settings) {
+  Listening all;
+  for (const std::string& address : settings.grpc_addresses) {
+    absl::StatusOr<std::unique_ptr<ListeningAddress>> listening = ListenOn("grpc_address", address);
+    if (!listening.ok()) return listening.status();
+    all.grpc.push_back(*std::move(listening));
   }
-  return addresses.front();
+  absl::StatusOr<std::unique_ptr<ListeningAddress>> http = ListenOn("http_address", settings.http_address);
+  if (!http.ok()) return http.status();
+  all.http = *std::move(http);
+  return all;
 }
 
 double Bytes(int64_t bytes) { return static_cast<double>(bytes); }
@@ -99,11 +105,13 @@ class Server::Parts {
  public:
   Parts(const Settings& settings, Log& log, std::unique_ptr<Computing> computing);
 
-  absl::Status Listen();
+  absl::Status Listen(Listening listening);
 
  private:
   friend class Server;
   void AddLiveMetrics();
+  void AddConnectionMetrics();
+  void WarnOfRefusedConnections();
 
   const Settings settings_;
   const CodecLimits limits_;
@@ -121,10 +129,12 @@ class Server::Parts {
   HealthService health_;
   AttentionService attention_;
   GenericService generic_;
-  std::string address_;  // the main one of those that gRPC listens on
-  SocketAddress main_address_;
+  const DescriptorBudget descriptors_ = DivideDescriptors(DescriptorLimit());
+  std::string grpc_address_;  // the main one of those that gRPC listens on
+  std::string http_address_;
   Readiness readiness_;
   IdleMemory idle_memory_{kIdlePatience};
+  ConnectionAcceptor::Counts reported_;  // what has been logged of it
   std::unique_ptr<GrpcListener> grpc_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<ReadyFile> ready_file_;
@@ -163,7 +173,7 @@ Server::Parts::Parts(const Settings& settings, Log& log, std::unique_ptr<Computi
       generic_(backend_),
       readiness_({.stuck_after = settings.stuck_after,
                   .oldest_progress = [this] { return computing_->pool->oldest_progress(); },
-                  .check_port = [this] { return CheckListening(main_address_, kPortCheckTimeout); }}) {
+                  .check_port = [this] { return grpc_->CheckAccepts(kPortCheckTimeout); }}) {
   AddLiveMetrics();
 }
 
@@ -192,24 +202,59 @@ void Server::Parts::AddLiveMetrics() {
   for (const LiveValue& value : values) metrics_.AddLive(value);
 }
 
-absl::Status Server::Parts::Listen() {
-  absl::StatusOr<std::unique_ptr<HttpServer>> http = HttpServer::Create(
-      settings_.http_address,
-      {.ready = [this] { return readiness_.Check(); }, .metrics = [this] { return metrics_.Text(); }});
-  if (!http.ok()) return http.status();
-  http_ = *std::move(http);
-  // Why an address fails is in our own message; gRPC's lines about it are detail.
-  log_.CaptureGrpcLines(LogLevel::kDebug);
-  absl::StatusOr<std::unique_ptr<GrpcListener>> grpc =
-      GrpcListener::Create(settings_, {.named = {&attention_, &health_}, .generic = &generic_});
+void Server::Parts::AddConnectionMetrics() {
+  ConnectionAcceptor& acceptor = grpc_->acceptor();
+  const LiveValue values[] = {
+      {"attend_connections", "Open gRPC connections.", false,
+       [&acceptor] { return Bytes(acceptor.open_connections()); }},
+      {"attend_connections_refused_total",
+       "gRPC connections closed at once.",
+       true,
+       [&acceptor] { return Bytes(acceptor.counts().refused_for_max_connections); },
+       {{"reason", "max_connections"}}},
+      {"attend_connections_refused_total",
+       "",
+       true,
+       [&acceptor] { return Bytes(acceptor.counts().refused_for_descriptors); },
+       {{"reason", "descriptors"}}},
+      {"attend_accept_pauses_total", "Times that accepting a gRPC connection failed and was put off.", true,
+       [&acceptor] { return Bytes(acceptor.counts().pauses); }},
+  };
+  for (const LiveValue& value : values) metrics_.AddLive(value);
+}
+
+// At most one line a time that it is called, whatever the number.
+void Server::Parts::WarnOfRefusedConnections() {
+  const ConnectionAcceptor::Counts counts = grpc_->acceptor().counts();
+  const int64_t for_max = counts.refused_for_max_connections - reported_.refused_for_max_connections;
+  const int64_t for_descriptors = counts.refused_for_descriptors - reported_.refused_for_descriptors;
+  const int64_t pauses = counts.pauses - reported_.pauses;
+  reported_ = counts;
+  if (for_max == 0 && for_descriptors == 0 && pauses == 0) return;
+  log_.Write(
+      LogLevel::kWarning, "connections refused",
+      {{"beyond_max_connections", for_max}, {"beyond_descriptors", for_descriptors}, {"accept_failures", pauses}});
+}
+
+absl::Status Server::Parts::Listen(Listening listening) {
   log_.CaptureGrpcLines(LogLevel::kError);
+  absl::StatusOr<std::unique_ptr<GrpcListener>> grpc =
+      GrpcListener::Create(settings_, {.named = {&attention_, &health_}, .generic = &generic_},
+                           std::move(listening.grpc), descriptors_.grpc_descriptor_end);
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
-  address_ = MainAddress(grpc_->addresses());
-  main_address_ = ParseSocketAddress(address_);
+  grpc_address_ = grpc_->main_address();
+  AddConnectionMetrics();
+  absl::StatusOr<std::unique_ptr<HttpServer>> http =
+      HttpServer::Create(std::move(listening.http), {.ready = [this] { return readiness_.Check(); },
+                                                     .metrics = [this] { return metrics_.Text(); },
+                                                     .max_connections = descriptors_.max_http_connections});
+  if (!http.ok()) return http.status();
+  http_ = *std::move(http);
+  http_address_ = http_->address();
   if (!settings_.ready_file.empty()) {
     absl::StatusOr<std::unique_ptr<ReadyFile>> file = ReadyFile::Create(
-        settings_.ready_file, {.grpc_address = address_, .http_address = http_->address(), .process_id = getpid()});
+        settings_.ready_file, {.grpc_address = grpc_address_, .http_address = http_address_, .process_id = getpid()});
     if (!file.ok()) return file.status();
     ready_file_ = *std::move(file);
   }
@@ -219,12 +264,17 @@ absl::Status Server::Parts::Listen() {
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(const Settings& settings, Log& log) {
-  if (absl::Status status = CheckAddresses(settings); !status.ok()) return status;
+  absl::StatusOr<Listening> listening = ListenOnAll(settings);
+  if (!listening.ok()) return listening.status();
   auto computing = std::make_unique<Computing>(settings);
   if (absl::Status status = computing->Start(settings); !status.ok()) return status;
   auto parts = std::make_unique<Parts>(settings, log, std::move(computing));
-  if (absl::Status status = parts->Listen(); !status.ok()) return status;
+  if (absl::Status status = parts->Listen(*std::move(listening)); !status.ok()) return status;
   log.Write(LogLevel::kInfo, "settings", {{"effective", DescribeSettings(settings)}});
+  if (settings.max_connections > parts->descriptors_.grpc_descriptor_end) {
+    log.Write(LogLevel::kWarning, "max_connections is more than descriptors allow: raise the hard limit (ulimit -Hn)",
+              {{"max_connections", settings.max_connections}, {"descriptors", parts->descriptors_.limit}});
+  }
   if (settings.allow_compression) {
     log.Write(LogLevel::kWarning, "allow_compression is on: a small message may unfold to any size in memory");
   }
@@ -240,11 +290,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const Settings& settings,
 Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Server::~Server() = default;
 
-const std::string& Server::grpc_address() const { return parts_->address_; }
-const std::string& Server::http_address() const { return parts_->http_->address(); }
+const std::string& Server::grpc_address() const { return parts_->grpc_address_; }
+const std::string& Server::http_address() const { return parts_->http_address_; }
 
 void Server::Housekeep() {
   parts_->admission_.DropExpired();
+  parts_->WarnOfRefusedConnections();
   parts_->health_.SetServing(parts_->readiness_.CheckServing().ok());
   core::BufferPool& buffers = parts_->computing_->buffers;
   if (parts_->idle_memory_.ShouldTrim({.now = parts_->clock_.Now(),

@@ -29,6 +29,7 @@ struct Settings {
   int64_t max_message_bytes = 0;
   int max_queued_requests = 0;
 
+  int max_connections = 0;
   int max_streams_per_connection = 0;
   int64_t max_metadata_bytes = 0;
   absl::Duration handshake_timeout;

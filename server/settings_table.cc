@@ -191,6 +191,8 @@ std::vector<Setting> BudgetSettings() {
 
 std::vector<Setting> ConnectionSettings() {
   return {
+      CountSetting("max_connections", "1024", &Settings::max_connections, 1,
+                   "gRPC connections at a time; one more is closed at once"),
       CountSetting("max_streams_per_connection", "1024", &Settings::max_streams_per_connection, 1,
                    "calls at a time on one connection"),
       {"max_metadata_bytes", "16KiB", "the largest metadata of a call",

@@ -1,10 +1,8 @@
 #include "server/socket_address.h"
 
-#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "server/descriptor.h"
 
 namespace attend::server {
 namespace {
@@ -28,27 +27,6 @@ constexpr absl::string_view kUnixPrefix = "unix:";
 
 absl::Status Unavailable(int error) { return absl::UnavailableError(std::strerror(error)); }
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-
- private:
-  const int number_;
-};
-
-// An address as the system calls take it.
-struct RawAddress {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-};
-
 absl::StatusOr<RawAddress> ResolveUnix(const std::string& path) {
   RawAddress raw;
   auto* address = reinterpret_cast<sockaddr_un*>(&raw.storage);
@@ -56,23 +34,6 @@ absl::StatusOr<RawAddress> ResolveUnix(const std::string& path) {
   address->sun_family = AF_UNIX;
   std::copy(path.begin(), path.end(), address->sun_path);
   raw.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + 1);
-  return raw;
-}
-
-absl::StatusOr<RawAddress> Resolve(const SocketAddress& address) {
-  if (address.is_unix) return ResolveUnix(address.host);
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const std::string port = absl::StrCat(address.port);
-  const int error = getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found);
-  if (error != 0) return absl::UnavailableError(gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
-  RawAddress raw;
-  std::memcpy(&raw.storage, found->ai_addr, found->ai_addrlen);
-  raw.length = found->ai_addrlen;
   return raw;
 }
 
@@ -85,16 +46,6 @@ absl::Status AwaitConnection(int socket, absl::Duration timeout) {
   socklen_t length = sizeof(error);
   if (getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   return error == 0 ? absl::OkStatus() : Unavailable(error);
-}
-
-// Whether gRPC, which replaces a socket that is there, can make one at `path`.
-absl::Status CheckPath(const std::string& path) {
-  if (const absl::StatusOr<RawAddress> raw = ResolveUnix(path); !raw.ok()) return raw.status();
-  struct stat found = {};
-  if (lstat(path.c_str(), &found) == 0 && !S_ISSOCK(found.st_mode)) return Unavailable(EADDRINUSE);
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  return access(folder.c_str(), W_OK | X_OK) == 0 ? absl::OkStatus() : Unavailable(errno);
 }
 
 }  // namespace
@@ -134,31 +85,41 @@ std::string WithPort(const SocketAddress& address, int port) {
   return is_v6 ? absl::StrCat("[", address.host, "]:", port) : absl::StrCat(address.host, ":", port);
 }
 
+absl::StatusOr<std::vector<RawAddress>> Resolve(const SocketAddress& address) {
+  if (address.is_unix) {
+    const absl::StatusOr<RawAddress> raw = ResolveUnix(address.host);
+    if (!raw.ok()) return raw.status();
+    return std::vector<RawAddress>{*raw};
+  }
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const std::string port = absl::StrCat(address.port);
+  const int error = getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found);
+  if (error != 0) return absl::UnavailableError(gai_strerror(error));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
+  std::vector<RawAddress> all;
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    RawAddress& raw = all.emplace_back();
+    std::memcpy(&raw.storage, entry->ai_addr, entry->ai_addrlen);
+    raw.length = entry->ai_addrlen;
+  }
+  return all;
+}
+
 absl::Status CheckListening(const SocketAddress& address, absl::Duration timeout) {
   SocketAddress target = address;
   if (target.host == "0.0.0.0") target.host = "127.0.0.1";
   if (target.host == "::") target.host = "::1";
-  const absl::StatusOr<RawAddress> raw = Resolve(target);
-  if (!raw.ok()) return raw.status();
-  const Descriptor descriptor(socket(raw->get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (descriptor.number() < 0) return Unavailable(errno);
-  if (connect(descriptor.number(), raw->get(), raw->length) == 0) return absl::OkStatus();
+  const absl::StatusOr<std::vector<RawAddress>> all = Resolve(target);
+  if (!all.ok()) return all.status();
+  const RawAddress& raw = all->front();
+  const Descriptor descriptor(socket(raw.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!descriptor.valid()) return Unavailable(errno);
+  if (connect(descriptor.number(), raw.get(), raw.length) == 0) return absl::OkStatus();
   return errno == EINPROGRESS ? AwaitConnection(descriptor.number(), timeout) : Unavailable(errno);
-}
-
-absl::Status CheckBindable(const SocketAddress& address) {
-  // A unix path is made anew by whoever listens on it: only a living listener is in the way.
-  if (address.is_unix) {
-    return CheckListening(address, absl::Seconds(1)).ok() ? Unavailable(EADDRINUSE) : CheckPath(address.host);
-  }
-  const absl::StatusOr<RawAddress> raw = Resolve(address);
-  if (!raw.ok()) return raw.status();
-  const Descriptor descriptor(socket(raw->get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (descriptor.number() < 0) return Unavailable(errno);
-  const int yes = 1;
-  setsockopt(descriptor.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (bind(descriptor.number(), raw->get(), raw->length) != 0) return Unavailable(errno);
-  return listen(descriptor.number(), 1) == 0 ? absl::OkStatus() : Unavailable(errno);
 }
 
 }  // namespace attend::server

@@ -58,9 +58,7 @@ std::vector<std::string> ChildEnvironment(const std::vector<std::string>& additi
   dup2(launch.standard_output, STDOUT_FILENO);
   dup2(launch.standard_error, STDERR_FILENO);
   if (launch.max_open_files > 0) {
-    rlimit limit;
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = launch.max_open_files;
+    const rlimit limit = {.rlim_cur = launch.max_open_files, .rlim_max = launch.max_open_files};
     setrlimit(RLIMIT_NOFILE, &limit);
   }
   execve(launch.arguments[0], launch.arguments.data(), launch.environment.data());

@@ -50,7 +50,7 @@ class ChildProcess {
     std::vector<std::string> command = {};
     // NAME=value, added to this process's own environment, less its ATTEND_* variables.
     std::vector<std::string> environment = {};
-    // The soft limit of open descriptors (RLIMIT_NOFILE); 0 leaves it.
+    // The limit of open descriptors (RLIMIT_NOFILE), soft and hard: nothing raises it again. 0 leaves it.
     int64_t max_open_files = 0;
   };
 

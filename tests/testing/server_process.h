@@ -39,7 +39,7 @@ class ServerProcess {
     // NAME=value.
     std::vector<std::string> environment = {};
     absl::Duration start_timeout = absl::Seconds(60);
-    int64_t max_open_files = 0;  // the soft limit; 0 leaves it
+    int64_t max_open_files = 0;  // the limit of descriptors, soft and hard; 0 leaves it
   };
 
   // Starts the server and waits until it has written its ready file. FAILED_PRECONDITION, with what it wrote to

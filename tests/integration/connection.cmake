@@ -1,0 +1,12 @@
+# Connections and addresses: limits, descriptors that run out, what a restart finds.
+foreach(connection_test address_test connection_limit_test descriptor_test)
+  attend_add_integration_test(${connection_test}
+    SOURCES ${connection_test}.cc
+    DEPS attend::client attend::health_proto attend::proto attend::server_process gRPC::grpc++)
+endforeach()
+if(ATTEND_BUILD_TESTS)
+  set_tests_properties(descriptor_test PROPERTIES RUN_SERIAL true)  # a new client is served within a second
+endif()
+if(ATTEND_SANITIZERS)
+  target_compile_definitions(descriptor_test PRIVATE ATTEND_SANITIZED)
+endif()
