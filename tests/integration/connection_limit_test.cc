@@ -91,16 +91,18 @@ TEST_F(ConnectionLimitTest, BeyondMaxConnectionsANewOneIsClosedAtOnce) {
 }
 
 TEST_F(ConnectionLimitTest, AConnectionWithoutCallsIsClosedAfterMaxConnectionIdle) {
-  StartServer({"--max_connection_idle=50ms"});
+  StartServer({"--max_connection_idle=500ms"});
   const auto channel = NewChannel();
   ASSERT_TRUE(Check(channel).ok());
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::seconds(60);
+  EXPECT_TRUE(channel->WaitForStateChange(GRPC_CHANNEL_READY, deadline)) << "the connection is told to end";
   EXPECT_TRUE(AwaitConnections(0).ok());
   EXPECT_TRUE(Check(channel).ok()) << "over a new connection";
 }
 
 // A call in flight is not touched: it hears of the drain, over the connection that was told to end long before.
 TEST_F(ConnectionLimitTest, AnAgedConnectionEndsWhenItsCallsHave) {
-  StartServer({"--max_connection_age=50ms", "--drain_delay=60s"});
+  StartServer({"--max_connection_age=1s", "--drain_delay=60s"});
   const auto channel = NewChannel();
   grpc::ClientContext context;
   HealthCheckResponse state;
