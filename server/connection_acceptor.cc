@@ -101,9 +101,20 @@ void ConnectionAcceptor::Take(Descriptor connection, int listener) {
 
 ConnectionAcceptor::Verdict ConnectionAcceptor::Judge(int connection) {
   if (connection >= limits_.descriptor_end) return Verdict::kDescriptors;
+  return IsFull() ? Verdict::kMaxConnections : Verdict::kTake;
+}
+
+// Every connection is looked at only where that matters, and, while it shows that all are open, for a tenth of the time
+// at most: refusing must cost little, however many are refused.
+bool ConnectionAcceptor::IsFull() {
+  using Clock = std::chrono::steady_clock;
   const auto full = [this](size_t count) { return static_cast<int64_t>(count) >= limits_.max_connections; };
-  // Looking at every connection is left to the moment when it matters.
-  return full(open_.upper_bound()) && full(open_.Count()) ? Verdict::kMaxConnections : Verdict::kTake;
+  if (!full(open_.upper_bound())) return false;
+  const Clock::time_point begin = Clock::now();
+  if (begin < next_look_) return true;
+  if (!full(open_.Count())) return false;
+  next_look_ = begin + 10 * (Clock::now() - begin);
+  return true;
 }
 
 void ConnectionAcceptor::Pause() {

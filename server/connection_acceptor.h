@@ -2,7 +2,9 @@
 //
 // gRPC 1.51's own listener ends for good when accepting fails once, as it does where a process has run out of
 // descriptors (CVE-2023-4785), and it has no bound on connections. Here
-//   * a connection beyond `max_connections` is closed at once, so that its client looks elsewhere, and counted;
+//   * a connection beyond `max_connections` is closed at once, so that its client looks elsewhere, and counted. Where
+//   one
+//     has ended a moment ago the next may still be refused: counting takes time (some milliseconds for a thousand);
 //   * so is one whose descriptor is beyond those that connections may have: the kernel gives the lowest free number, so
 //   a
 //     high one says that the process runs short of them, whoever has the others;
@@ -12,6 +14,7 @@
 #define ATTEND_SERVER_CONNECTION_ACCEPTOR_H_
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -77,6 +80,7 @@ class ConnectionAcceptor {
   void AcceptFrom(int listener);
   void Take(Descriptor connection, int listener);
   Verdict Judge(int connection);
+  bool IsFull();
   void Pause();
 
   const std::vector<int> listeners_;
@@ -88,6 +92,7 @@ class ConnectionAcceptor {
   mutable std::mutex mutex_;
   std::condition_variable accepted_;
   OpenSockets open_;
+  std::chrono::steady_clock::time_point next_look_;  // into open_, which is full
   Counts counts_;
 
   std::thread thread_;
