@@ -44,7 +44,7 @@ HttpRequestCollector::~HttpRequestCollector() {
 void HttpRequestCollector::Add(Descriptor connection) {
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    taken_.wait(lock, [this] { return added_.size() <= limits_.max_waiting / 2; });
+    taken_.wait(lock, [this] { return added_.size() < std::max<size_t>(limits_.max_waiting / 4, 1); });
     added_.push_back(std::move(connection));
   }
   eventfd_write(wake_.number(), 1);
@@ -68,15 +68,17 @@ void HttpRequestCollector::TakeAdded() {
   taken_.notify_all();
   const SteadyClock::time_point deadline = SteadyClock::now() + absl::ToChronoNanoseconds(limits_.timeout);
   for (Descriptor& connection : added) {
+    if (waiting_.size() >= limits_.max_waiting) MakeRoom();
     waiting_.push_back({.connection = std::move(connection), .deadline = deadline, .request = {}});
     Read(std::prev(waiting_.end()));
   }
-  // In a burst, what makes room may have sent everything in the meantime.
-  while (waiting_.size() > limits_.max_waiting) {
-    const size_t before = waiting_.size();
-    Read(waiting_.begin());
-    if (waiting_.size() == before) waiting_.pop_front();
-  }
+}
+
+// In a burst, what makes room may have sent everything in the meantime.
+void HttpRequestCollector::MakeRoom() {
+  const size_t before = waiting_.size();
+  Read(waiting_.begin());
+  if (waiting_.size() == before) waiting_.pop_front();
 }
 
 void HttpRequestCollector::AwaitInput() {

@@ -46,8 +46,8 @@ class HttpRequestCollector {
   HttpRequestCollector& operator=(const HttpRequestCollector&) = delete;
 
   // Reads from `connection`, a non-blocking socket, until its request is there, a limit is passed or its peer is gone.
-  // Waits while half of max_waiting have been added and not been looked at yet, so that no burst can hold more
-  // descriptors than that.
+  // Waits while a quarter of max_waiting have been added and not been looked at yet: in no burst are there more than
+  // max_waiting and a half.
   void Add(Descriptor connection);
 
  private:
@@ -61,6 +61,7 @@ class HttpRequestCollector {
   HttpRequestCollector(const Limits& limits, Handler handler, Descriptor wake);
   void Run();
   void TakeAdded();
+  void MakeRoom();
   void AwaitInput();
   void Read(Position position);
   int PollTimeout() const;
