@@ -4,22 +4,27 @@
 //
 // Two kinds of sleep, both on a futex (std::atomic::wait on a counter read under the lock, so that no wake-up is lost):
 //  * idle: nothing to do for this worker until something is submitted, posted or over. A submission wakes as many as
-//  its
-//    job can use, not all: waking costs more than a small job.
+//    its job can use, not all: waking costs more than a small job.
 //  * blocked: all jobs that have something for this worker wait for tiles that others are running. `tiles_` counts
-//  tiles
-//    that ended; a worker reads it before it first asks, and sleeps only while it is unchanged. Whoever ends a tile
-//    wakes the blocked, if a worker found that job blocked since.
+//    tiles that ended; a worker reads it before it first asks, and sleeps only while it is unchanged. Whoever ends a
+//    tile wakes the blocked, if a worker found that job blocked since.
 //
 // A job ends in three steps: it is marked (no worker enters any more), the last worker inside leaves, and then
 // whichever worker comes first destroys the source and calls `done`. Steps two and three are the same for finished,
 // failed, cancelled and expired jobs, which is why `done` is called exactly once, and never while a worker is inside.
+//
+// Sources know workers by number. A thread that sleeps idle lays its number down, as no job has anything left for it,
+// and takes any one when it wakes. So the thread in Run() can be a worker: it takes up a number that lies there, if
+// nobody else wants it. It steps its own job only, whosever turn it is; hence it gives the number up as soon as there
+// are other jobs or tasks and no number for them. Then its job may have something left for that number, such as half a
+// block of queries: the number is `returned`, and whoever wakes or would lay down another takes it first.
 #include "core/compute_pool.h"
 
 #include <omp.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cfenv>
 #include <deque>
 #include <mutex>
 #include <system_error>
@@ -36,17 +41,49 @@ namespace {
 // Tasks go before tiles, but a worker that ran this many in a row runs a tile, if there is one.
 constexpr int kTasksBeforeATile = 8;
 
+// Makes a caller's thread compute as workers do, for as long as it exists. What is rounded how, and whether denormal
+// numbers count, is a setting of each thread. OpenMP keeps the number of threads that oneDNN's primitives use per
+// thread, too.
+class WorkerEnvironment {
+ public:
+  WorkerEnvironment() : threads_(omp_get_max_threads()) {
+    std::fegetenv(&floating_point_);
+    std::fesetenv(FE_DFL_ENV);
+    omp_set_num_threads(1);
+  }
+  ~WorkerEnvironment() {
+    omp_set_num_threads(threads_);
+    std::fesetenv(&floating_point_);
+  }
+  WorkerEnvironment(const WorkerEnvironment&) = delete;
+  WorkerEnvironment& operator=(const WorkerEnvironment&) = delete;
+
+ private:
+  const int threads_;
+  std::fenv_t floating_point_;
+};
+
+// How a job in Run() ended.
+struct Ending {
+  absl::Status status;
+  std::atomic<uint32_t> known = 0;  // 1 once it is
+};
+
 }  // namespace
 
 class ComputePool::Scheduler {
  public:
-  explicit Scheduler(const Options& options) : options_(options), jobs_(options.workers) {}
+  explicit Scheduler(const Options& options) : options_(options), jobs_(options.workers) {
+    idle_numbers_.reserve(static_cast<size_t>(options.workers));
+    returned_numbers_.reserve(static_cast<size_t>(options.workers));
+  }
   ~Scheduler() { Stop(); }
 
   absl::Status Start();
   // Ends all jobs and joins the workers. While it runs, `done` and tasks may still call the pool.
   void Stop();
   JobId Submit(Job job);
+  absl::Status Run(Job job);
   void Cancel(JobId id);
   void Post(std::function<void()> task);
 
@@ -59,7 +96,7 @@ class ComputePool::Scheduler {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  // What one worker's loop knows. Its own thread alone touches it.
+  // What one worker's loop, or Run(), knows. Its own thread alone touches it.
   struct Worker {
     int number = 0;
     absl::Time now;  // read after its latest action
@@ -73,7 +110,14 @@ class ComputePool::Scheduler {
   bool CallDone(Worker& worker, Lock& lock);
   bool RunTask(Worker& worker, Lock& lock);
   bool RunTile(Worker& worker, Lock& lock);
-  void Sleep(Worker& worker, Lock& lock);
+  void CallDoneOf(std::unique_ptr<ActiveJob> job, const Worker& worker);
+  void Step(ActiveJob& job, Worker& worker, Lock& lock);
+  void SleepIdle(Worker& worker, Lock& lock);
+  void SleepBlocked(Worker& worker, Lock& lock);
+  void TakeNumber(Worker& worker);
+  ActiveJob& Add(Job job, absl::Time now);
+  void WorkOn(ActiveJob& job, int helpers, Lock& lock);
+  bool OthersWait() const;
   void NoteBlocked(Worker& worker, ActiveJob& job);
   // Releases the lock and wakes up to `count` workers.
   void WakeAndUnlock(int count, Lock& lock);
@@ -91,6 +135,9 @@ class ComputePool::Scheduler {
   bool stopping_ = false;
   int idle_sleepers_ = 0;
   int blocked_sleepers_ = 0;
+  int callers_ = 0;                    // in Run() with a number, each with one of the jobs
+  std::vector<int> idle_numbers_;      // of workers, that no thread has
+  std::vector<int> returned_numbers_;  // likewise, and some job may have something left for them
   // Written under the lock, waited for without it.
   std::atomic<uint32_t> work_{0};   // changes when there is something to do for idle workers
   std::atomic<uint32_t> tiles_{0};  // changes when blocked workers should ask again
@@ -123,11 +170,82 @@ ComputePool::JobId ComputePool::Scheduler::Submit(Job job) {
   const absl::Time now = options_.clock->Now();
   const int wanted = std::max(1, job.source->parallelism());
   Lock lock(mutex_);
-  const JobId id = ++last_id_;
-  jobs_.Add(id, std::move(job), now);
-  if (stopping_) jobs_.End(id, absl::CancelledError("the compute pool ends"));
+  const JobId id = Add(std::move(job), now).id;
   WakeAndUnlock(wanted, lock);
   return id;
+}
+
+ActiveJob& ComputePool::Scheduler::Add(Job job, absl::Time now) {
+  const JobId id = ++last_id_;
+  ActiveJob& added = jobs_.Add(id, std::move(job), now);
+  if (stopping_) jobs_.End(id, absl::CancelledError("the compute pool ends"));
+  return added;
+}
+
+absl::Status ComputePool::Scheduler::Run(Job job) {
+  // Shared: whoever calls `done` is not finished with it when this returns.
+  const auto ending = std::make_shared<Ending>();
+  job.done = [ending, done = std::move(job.done)](const absl::Status& status, const JobTimings& timings) {
+    if (done) done(status, timings);
+    ending->status = status;
+    ending->known.store(1);
+    ending->known.notify_one();
+  };
+  const absl::Time now = options_.clock->Now();
+  const int wanted = std::max(1, job.source->parallelism());
+  Lock lock(mutex_);
+  const bool free = !idle_numbers_.empty() && returned_numbers_.empty() && !OthersWait();
+  ActiveJob& mine = Add(std::move(job), now);
+  if (free) {
+    WorkOn(mine, wanted - 1, lock);
+  } else {
+    WakeAndUnlock(wanted, lock);
+  }
+  ending->known.wait(0);
+  return ending->status;
+}
+
+// Whether there is anything to do but the jobs that callers work on.
+bool ComputePool::Scheduler::OthersWait() const {
+  return !tasks_.empty() || jobs_.has_over() || jobs_.size() > callers_;
+}
+
+// Until the job is over, or has nothing left for the caller, or others want its number. Releases the lock.
+void ComputePool::Scheduler::WorkOn(ActiveJob& job, int helpers, Lock& lock) {
+  const WorkerEnvironment environment;
+  Worker worker;
+  worker.now = job.submitted;
+  TakeNumber(worker);
+  ++callers_;
+  jobs_.Hold(job);
+  if (helpers > 0) {
+    WakeAndUnlock(helpers, lock);
+    lock.lock();
+  }
+  bool returns = false;
+  for (;;) {
+    jobs_.EndExpired(worker.now);
+    if (job.ending.has_value() || job.exhausted[static_cast<size_t>(worker.number)]) break;
+    returns = OthersWait() && idle_numbers_.empty() && returned_numbers_.empty();
+    if (returns) break;
+    if (worker.blocked.empty()) {
+      worker.tiles_seen = tiles_.load(std::memory_order_relaxed);
+      jobs_.Enter(job);
+      Step(job, worker, lock);
+    } else {
+      SleepBlocked(worker, lock);
+    }
+  }
+  jobs_.LetGo(job);
+  --callers_;
+  (returns ? returned_numbers_ : idle_numbers_).push_back(worker.number);
+  std::unique_ptr<ActiveJob> over = jobs_.IsOver(job) ? jobs_.TakeOver(job) : nullptr;
+  if (OthersWait()) {
+    WakeAndUnlock(1, lock);
+  } else {
+    lock.unlock();
+  }
+  if (over != nullptr) CallDoneOf(std::move(over), worker);
 }
 
 void ComputePool::Scheduler::Cancel(JobId id) {
@@ -170,7 +288,11 @@ void ComputePool::Scheduler::Work(int number) {
     if (RunTile(worker, lock)) continue;
     if (RunTask(worker, lock)) continue;
     if (stopping_ && jobs_.empty()) return;
-    Sleep(worker, lock);
+    if (worker.blocked.empty()) {
+      SleepIdle(worker, lock);
+    } else {
+      SleepBlocked(worker, lock);
+    }
   }
 }
 
@@ -178,13 +300,17 @@ bool ComputePool::Scheduler::CallDone(Worker& worker, Lock& lock) {
   std::unique_ptr<ActiveJob> job = jobs_.TakeOver();
   if (job == nullptr) return false;
   lock.unlock();
-  job->job.source.reset();
-  job->job.done(*job->ending, TimingsOf(*job, worker.now));
-  job.reset();  // what `done` holds on to goes before the worker does anything else
+  CallDoneOf(std::move(job), worker);
   worker.now = options_.clock->Now();
   lock.lock();
   if (stopping_ && jobs_.empty()) WakeAll();  // the others may leave
   return true;
+}
+
+// Without the lock. What `done` holds on to is gone on return.
+void ComputePool::Scheduler::CallDoneOf(std::unique_ptr<ActiveJob> job, const Worker& worker) {
+  job->job.source.reset();
+  job->job.done(*job->ending, TimingsOf(*job, worker.now));
 }
 
 bool ComputePool::Scheduler::RunTask(Worker& worker, Lock& lock) {
@@ -205,24 +331,29 @@ bool ComputePool::Scheduler::RunTile(Worker& worker, Lock& lock) {
   ActiveJob* const job = jobs_.Pick(worker.number, worker.blocked);
   worker.tasks_in_row = 0;
   if (job == nullptr) return false;
+  Step(*job, worker, lock);
+  return true;
+}
+
+// Runs a tile of a job that was entered, and leaves it.
+void ComputePool::Scheduler::Step(ActiveJob& job, Worker& worker, Lock& lock) {
   lock.unlock();
-  TileSource& source = *job->job.source;
+  TileSource& source = *job.job.source;
   TileRun run = {.worker = worker.number, .result = source.Step(worker.number), .begin = worker.now, .end = {}};
   const bool advanced = run.result.outcome == TileSource::Outcome::kAdvanced;
   const bool finished = source.finished();
   absl::Status status = finished ? source.status() : absl::OkStatus();
   run.end = worker.now = advanced ? AddBusy(worker.now) : options_.clock->Now();
   lock.lock();
-  if (finished) jobs_.End(job->id, std::move(status));
+  if (finished) jobs_.End(job.id, std::move(status));
   if (run.result.outcome == TileSource::Outcome::kBlocked) {
-    NoteBlocked(worker, *job);
+    NoteBlocked(worker, job);
   } else {
     if (advanced) worker.blocked.clear();
     tiles_.fetch_add(1);
-    if (std::exchange(job->contended, false) && blocked_sleepers_ > 0) tiles_.notify_all();
+    if (std::exchange(job.contended, false) && blocked_sleepers_ > 0) tiles_.notify_all();
   }
-  jobs_.Leave(*job, run);
-  return true;
+  jobs_.Leave(job, run);
 }
 
 void ComputePool::Scheduler::NoteBlocked(Worker& worker, ActiveJob& job) {
@@ -234,18 +365,36 @@ void ComputePool::Scheduler::NoteBlocked(Worker& worker, ActiveJob& job) {
   job.contended = true;
 }
 
-void ComputePool::Scheduler::Sleep(Worker& worker, Lock& lock) {
-  const bool blocked = !worker.blocked.empty();
-  int& sleepers = blocked ? blocked_sleepers_ : idle_sleepers_;
-  std::atomic<uint32_t>& counter = blocked ? tiles_ : work_;
-  const uint32_t seen = blocked ? worker.tiles_seen : work_.load(std::memory_order_relaxed);
-  ++sleepers;
+void ComputePool::Scheduler::SleepIdle(Worker& worker, Lock& lock) {
+  // Of the numbers that nobody has, one that was returned is taken up first.
+  idle_numbers_.push_back(worker.number);
+  if (!returned_numbers_.empty()) return TakeNumber(worker);
+  do {
+    const uint32_t seen = work_.load(std::memory_order_relaxed);
+    ++idle_sleepers_;
+    lock.unlock();
+    work_.wait(seen);
+    worker.now = options_.clock->Now();
+    lock.lock();
+    --idle_sleepers_;
+  } while (idle_numbers_.empty() && returned_numbers_.empty());
+  TakeNumber(worker);
+}
+
+void ComputePool::Scheduler::SleepBlocked(Worker& worker, Lock& lock) {
+  ++blocked_sleepers_;
   lock.unlock();
-  counter.wait(seen);
+  tiles_.wait(worker.tiles_seen);
   worker.now = options_.clock->Now();
   worker.blocked.clear();
   lock.lock();
-  --sleepers;
+  --blocked_sleepers_;
+}
+
+void ComputePool::Scheduler::TakeNumber(Worker& worker) {
+  std::vector<int>& numbers = returned_numbers_.empty() ? idle_numbers_ : returned_numbers_;
+  worker.number = numbers.back();
+  numbers.pop_back();
 }
 
 void ComputePool::Scheduler::WakeAndUnlock(int count, Lock& lock) {
@@ -286,6 +435,8 @@ ComputePool::ComputePool(std::unique_ptr<Scheduler> scheduler) : scheduler_(std:
 ComputePool::~ComputePool() { scheduler_->Stop(); }
 
 ComputePool::JobId ComputePool::Submit(Job job) { return scheduler_->Submit(std::move(job)); }
+
+absl::Status ComputePool::Run(Job job) { return scheduler_->Run(std::move(job)); }
 
 void ComputePool::Cancel(JobId id) { scheduler_->Cancel(id); }
 

@@ -6,6 +6,9 @@
 // 2 + (active jobs) foreign tiles per worker.
 //
 // Sleep. A worker without work waits on a futex (std::atomic::wait); a submission wakes as many as it has tiles for.
+//
+// Callers. A thread that has to wait for a job anyway may compute it: Run() takes the place of a worker that sleeps, so
+// that a small job needs no other thread at all, and no more threads compute than there are workers.
 #ifndef ATTEND_CORE_COMPUTE_POOL_H_
 #define ATTEND_CORE_COMPUTE_POOL_H_
 
@@ -45,8 +48,8 @@ class ComputePool {
     // Looked at between tiles.
     absl::Time deadline = absl::InfiniteFuture();
     // Called exactly once, on a worker, with OK, the source's own status, CANCELLED or DEADLINE_EXCEEDED. Must not
-    // block; may call the pool.
-    std::function<void(const absl::Status&, const JobTimings&)> done;
+    // block; may call Submit, Cancel and Post.
+    std::function<void(const absl::Status&, const JobTimings&)> done = {};
   };
   using JobId = uint64_t;  // never 0, never used twice
 
@@ -59,10 +62,17 @@ class ComputePool {
   ComputePool(const ComputePool&) = delete;
   ComputePool& operator=(const ComputePool&) = delete;
 
-  // All of these are thread-safe and never wait for a tile.
+  // All of these are thread-safe, and all but Run never wait for a tile.
 
   // Starts a job.
   JobId Submit(Job job);
+
+  // Computes a job and returns the status that it ends with. The caller works on it in the place of a worker that has
+  // nothing to do, if there is one and for as long as no other job or task wants the place; meanwhile its OpenMP
+  // threads and floating-point environment are those of a worker, so that results have the same bits. `done` may be
+  // empty, and is called before the return, on the caller or on a worker. Not to be called by tasks and by `done`, nor
+  // while the pool is being destroyed.
+  absl::Status Run(Job job);
 
   // Abandons a job within one tile: `done` is called with CANCELLED, unless it was finished already. A job that is not
   // there any more is ignored.

@@ -44,7 +44,7 @@ bool JobQueue::TurnOrder::operator()(const ActiveJob* a, const ActiveJob* b) con
   return std::tie(a->virtual_time, a->inside, a->id) < std::tie(b->virtual_time, b->inside, b->id);
 }
 
-void JobQueue::Add(ComputePool::JobId id, ComputePool::Job job, absl::Time now) {
+ActiveJob& JobQueue::Add(ComputePool::JobId id, ComputePool::Job job, absl::Time now) {
   if (jobs_.empty()) virtual_now_ = 0;
   auto active = std::make_unique<ActiveJob>();
   active->id = id;
@@ -55,7 +55,7 @@ void JobQueue::Add(ComputePool::JobId id, ComputePool::Job job, absl::Time now) 
   active->job = std::move(job);
   turns_.insert(active.get());
   if (active->job.deadline < absl::InfiniteFuture()) deadlines_.emplace(active->job.deadline, id);
-  jobs_.emplace(id, std::move(active));
+  return *jobs_.emplace_hint(jobs_.end(), id, std::move(active))->second;
 }
 
 ActiveJob* JobQueue::Pick(int worker, const std::vector<ComputePool::JobId>& blocked) {
@@ -68,12 +68,21 @@ ActiveJob* JobQueue::Pick(int worker, const std::vector<ComputePool::JobId>& blo
   for (; turn != turns_.end() && !has_something(*turn); ++turn) passed_over_.push_back(*turn);
   if (turn == turns_.end()) return nullptr;
   ActiveJob* const job = *turn;
-  auto node = turns_.extract(turn);
-  ++job->inside;
-  turns_.insert(std::move(node));
-  virtual_now_ = std::max(virtual_now_, job->virtual_time);
+  Enter(*job);
   ForgetLag(passed_over_);
   return job;
+}
+
+void JobQueue::Enter(ActiveJob& job) {
+  ChangeInside(job, 1);
+  virtual_now_ = std::max(virtual_now_, job.virtual_time);
+}
+
+// Its place in the order of turns follows.
+void JobQueue::ChangeInside(ActiveJob& job, int by) {
+  auto node = job.ending.has_value() ? decltype(turns_)::node_type() : turns_.extract(&job);
+  job.inside += by;
+  if (!node.empty()) turns_.insert(std::move(node));
 }
 
 void JobQueue::ForgetLag(const std::vector<ActiveJob*>& passed_over) {
@@ -89,6 +98,12 @@ void JobQueue::ForgetLag(const std::vector<ActiveJob*>& passed_over) {
 void JobQueue::Leave(ActiveJob& job, const TileRun& run) {
   auto node = job.ending.has_value() ? decltype(turns_)::node_type() : turns_.extract(&job);
   --job.inside;
+  Count(job, run);
+  if (!node.empty()) turns_.insert(std::move(node));
+  CheckEmptied(job);
+}
+
+void JobQueue::Count(ActiveJob& job, const TileRun& run) const {
   if (run.result.outcome == TileSource::Outcome::kAdvanced) {
     // At least 1, so that no job runs forever at one virtual time.
     job.last_tile = static_cast<double>(std::max<int64_t>(run.result.multiply_adds, 1)) / job.weight;
@@ -103,13 +118,22 @@ void JobQueue::Leave(ActiveJob& job, const TileRun& run) {
     if (!exhausted) ++job.exhausted_workers;
     exhausted = true;
   }
-  if (!node.empty()) turns_.insert(std::move(node));
+}
+
+void JobQueue::CheckEmptied(ActiveJob& job) {
   if (job.inside > 0) return;
   if (job.ending.has_value()) {
     over_.push_back(&job);
   } else if (job.exhausted_workers == workers_) {
     End(job, absl::InternalError("a job has unfinished tiles and no worker that could run them"));
   }
+}
+
+void JobQueue::Hold(ActiveJob& job) { ChangeInside(job, 1); }
+
+void JobQueue::LetGo(ActiveJob& job) {
+  ChangeInside(job, -1);
+  CheckEmptied(job);
 }
 
 void JobQueue::End(ComputePool::JobId id, absl::Status status) {
@@ -134,13 +158,14 @@ void JobQueue::EndExpired(absl::Time now) {
   }
 }
 
-std::unique_ptr<ActiveJob> JobQueue::TakeOver() {
-  if (over_.empty()) return nullptr;
-  const auto found = jobs_.find(over_.front()->id);
-  over_.pop_front();
-  std::unique_ptr<ActiveJob> job = std::move(found->second);
+std::unique_ptr<ActiveJob> JobQueue::TakeOver() { return over_.empty() ? nullptr : TakeOver(*over_.front()); }
+
+std::unique_ptr<ActiveJob> JobQueue::TakeOver(const ActiveJob& job) {
+  over_.erase(std::find(over_.begin(), over_.end(), &job));
+  const auto found = jobs_.find(job.id);
+  std::unique_ptr<ActiveJob> taken = std::move(found->second);
   jobs_.erase(found);
-  return job;
+  return taken;
 }
 
 absl::Time JobQueue::OldestSubmission() const {

@@ -27,7 +27,7 @@ struct ActiveJob {
   double weight = 1;
   double virtual_time = 0;      // work done / weight, from the level it started at
   double last_tile = 0;         // what its latest tile added to virtual_time
-  int inside = 0;               // workers in Step
+  int inside = 0;               // workers in Step, and holds
   std::vector<bool> exhausted;  // [workers]: has nothing left for this worker
   int exhausted_workers = 0;
   bool contended = false;              // a worker found it blocked and may be asleep for it
@@ -59,14 +59,22 @@ class JobQueue {
  public:
   explicit JobQueue(int workers) : workers_(workers) {}
 
-  void Add(ComputePool::JobId id, ComputePool::Job job, absl::Time now);
+  // The job stays where it is until it is taken out.
+  ActiveJob& Add(ComputePool::JobId id, ComputePool::Job job, absl::Time now);
 
   // The job that `worker` should step next, now counted as inside; null if no job but those in `blocked` has anything
   // for it.
   ActiveJob* Pick(int worker, const std::vector<ComputePool::JobId>& blocked);
 
+  // Counts a worker that steps this very job as inside, whosever turn it is.
+  void Enter(ActiveJob& job);
+
   // A worker has left `job`: accounts for its tile. Where that was the last worker of a job that ends, the job is over.
   void Leave(ActiveJob& job, const TileRun& run);
+
+  // Between the two the job is not over, whatever happens to it.
+  void Hold(ActiveJob& job);
+  void LetGo(ActiveJob& job);
 
   // Lets no worker into the job any more; it is over once none is inside. A job that ends already, or that is not
   // there, is left as it is.
@@ -77,6 +85,9 @@ class JobQueue {
 
   // Takes out a job that is over, for its `done` to be called; null if there is none.
   std::unique_ptr<ActiveJob> TakeOver();
+  // The same for this very job, which is over.
+  std::unique_ptr<ActiveJob> TakeOver(const ActiveJob& job);
+  bool IsOver(const ActiveJob& job) const { return job.ending.has_value() && job.inside == 0; }
   bool has_over() const { return !over_.empty(); }
 
   bool empty() const { return jobs_.empty(); }
@@ -91,6 +102,9 @@ class JobQueue {
   };
 
   void End(ActiveJob& job, absl::Status status);
+  void Count(ActiveJob& job, const TileRun& run) const;
+  void ChangeInside(ActiveJob& job, int by);
+  void CheckEmptied(ActiveJob& job);
   void ForgetLag(const std::vector<ActiveJob*>& passed_over);
 
   const int workers_;
