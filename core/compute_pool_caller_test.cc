@@ -184,10 +184,10 @@ TEST_P(ComputePoolCallerTest, CallersMakeRoomForOtherJobsAndTasks) {
   const auto pool = MakePool(GetParam(), &clock);  // ends before what its tasks use
   const absl::Time deadline = clock.Now() + absl::Hours(1);
   const auto run_until_served = [&] {
-    bool first = true;
+    std::atomic<bool> first = true;
     ComputePool::Job job = JobOf({.tiles = int64_t{1} << 50, .parallelism = 1, .on_tile = [&](int) {
                                     if (served) clock.Advance(absl::Seconds(1));
-                                    if (std::exchange(first, false)) ++running;
+                                    if (first.exchange(false)) ++running;
                                   }});
     job.deadline = deadline;
     EXPECT_EQ(pool->Run(std::move(job)).code(), absl::StatusCode::kDeadlineExceeded);

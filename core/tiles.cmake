@@ -1,9 +1,9 @@
 # attend::core_tiles: tiled attention on oneDNN's matrix products and Highway's SIMD.
 attend_add_library(attend_core_tiles
   ALIAS attend::core_tiles
-  HEADERS instruction_set.h tile_kernels.h tiled_attention.h matmul.h packing.h scores_tile.h softmax.h score_transform.h
+  HEADERS attention_engine.h instruction_set.h tile_kernels.h tiled_attention.h matmul.h packing.h scores_tile.h softmax.h score_transform.h
           visibility.h packed_key_value.h
-  SOURCES block_rows.cc instruction_set.cc matmul_emulation.cc onednn_matmul.cc packed_key_value.cc packing.cc query_block.cc
+  SOURCES attention_engine.cc block_rows.cc instruction_set.cc matmul_emulation.cc onednn_matmul.cc packed_key_value.cc packing.cc query_block.cc
           score_transform.cc softmax.cc tile_kernels.cc tiled_attention.cc tiling.cc visibility.cc
   DEPS attend::core_problem attend::core_pool absl::status absl::statusor absl::strings
   PRIVATE_DEPS OneDNN::dnnl hwy::hwy)
@@ -14,6 +14,7 @@ set_source_files_properties(packing.cc packing_test.cc score_transform.cc score_
   visibility.cc visibility_test.cc PROPERTIES
   COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-maes;-mpclmul;-ffp-contract=off")
 
+attend_add_test(attention_engine_test SOURCES attention_engine_test.cc DEPS attend::core_tiles OpenMP::OpenMP_CXX)
 attend_add_test(instruction_set_test SOURCES instruction_set_test.cc DEPS attend::core_tiles)
 attend_add_test(onednn_matmul_test SOURCES onednn_matmul_test.cc DEPS attend::core_tiles OpenMP::OpenMP_CXX)
 attend_add_test(packed_key_value_test SOURCES packed_key_value_test.cc DEPS attend::core_tiles)
