@@ -124,7 +124,7 @@ class TiledAttention::Plan {
     return status_;
   }
   int parallelism() const {
-    return static_cast<int>(std::clamp<int64_t>(tiling_.total_blocks(), 1, kernels_.workers()));
+    return static_cast<int>(std::clamp<int64_t>(tiling_.total_blocks(), 1, tiling_.useful_workers()));
   }
   int64_t total_multiply_adds() const { return problem_->MultiplyAdds(); }
 

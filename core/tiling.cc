@@ -1,7 +1,6 @@
 #include "core/tiling.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
@@ -17,17 +16,19 @@ int64_t SaturatingMultiply(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
-// The largest block that leaves every worker two items; large dims get smaller blocks, so that a tile stays in the
-// processor's second-level cache.
+// Waking a worker takes longer than this many multiply-adds (about 50 us), so that each should have as many.
+constexpr int64_t kWorkOfAWorker = 4'000'000;
+
+// Blocks of about one size that leave every worker two items; large dims get smaller blocks, so that a tile stays in
+// the processor's second-level cache.
 int64_t ChooseQueryBlock(int64_t heads, int64_t rows, int dims, int workers) {
-  constexpr std::array<int64_t, 4> kBlocks = {kMaxTileRows, 96, 64, 48};
+  constexpr int64_t kLeast = 48;  // fewer rows waste time in the products
+  constexpr int64_t kGranule = 16;
   constexpr int kLargeDims = 512;
-  const int64_t wanted = 2 * int64_t{workers};
-  for (const int64_t block : kBlocks) {
-    if (dims > kLargeDims && block > 64) continue;
-    if (heads >= wanted || CeilDivide(rows, block) >= CeilDivide(wanted, heads)) return block;
-  }
-  return kBlocks.back();
+  const int64_t most = dims > kLargeDims ? 64 : kMaxTileRows;
+  const int64_t wanted = workers == 1 ? 1 : 2 * int64_t{workers};
+  const int64_t blocks = std::max(CeilDivide(rows, most), CeilDivide(wanted, heads));
+  return std::clamp(CeilDivide(CeilDivide(rows, blocks), kGranule) * kGranule, kLeast, most);
 }
 
 }  // namespace
@@ -77,7 +78,8 @@ void Tiling::CutQueries(int workers) {
   const bool ragged = problem_->options().layout == Layout::kTHD;
   const int64_t alike = ragged ? shape.kv_heads : heads_;  // heads whose queries are counted by query_length
   const int dims = format_.padded_head_dim() + format_.padded_value_dim();
-  query_block_ = ChooseQueryBlock(alike, group * shape.query_length, dims, workers);
+  useful_workers_ = static_cast<int>(std::clamp<int64_t>(problem_->MultiplyAdds() / kWorkOfAWorker, 1, workers));
+  query_block_ = ChooseQueryBlock(alike, group * shape.query_length, dims, useful_workers_);
   const bool average = problem_->results().average_weights_over_heads && shape.key_length > 0;
   if (average && group <= kMaxTileRows) query_block_ = std::max<int64_t>(1, query_block_ / group) * group;
   if (average) pieces_ = CeilDivide(group, query_block_);

@@ -31,6 +31,7 @@ class Tiling {
   int64_t padded_block() const { return padded_block_; }  // rows that the products of a block take at most
   int64_t Blocks(int64_t b) const;                        // of each head of batch element b
   int64_t total_blocks() const { return total_blocks_; }  // of all heads; saturates at the largest int64
+  int useful_workers() const { return useful_workers_; }  // at the start: more would cost more than they save
   // The rows of a block of head `head`.
   BlockRows::Place PlaceOf(int64_t head, int64_t block) const;
 
@@ -77,6 +78,7 @@ class Tiling {
   std::shared_ptr<const TileProduct> scores_;
   std::shared_ptr<const TileProduct> weighted_sum_;
   int64_t heads_ = 0;
+  int useful_workers_ = 1;
   int64_t query_block_ = 0;
   int64_t padded_block_ = 0;
   int64_t pieces_ = 1;  // blocks of one position; more than 1 only where weights are averaged over very large groups
