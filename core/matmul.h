@@ -4,7 +4,8 @@
 // more than running it:
 //   scores [rows, keys] = query [rows, head_dim] . key^T [head_dim, keys]
 //   output [rows, value_dim] (+)= weights [rows, keys] . value [keys, value_dim]
-// All matrices are compact and row-major, but for the keys, which lie in the panels that the back end asks for.
+// All matrices are compact and row-major, but for the keys, which lie in the panels that the back end asks for. Where
+// few rows read them, transposing them into panels would cost more than it saves: some back ends take them as they are.
 #ifndef ATTEND_CORE_MATMUL_H_
 #define ATTEND_CORE_MATMUL_H_
 
@@ -34,6 +35,8 @@ constexpr int64_t ProductBytes(ProductType type) { return type == ProductType::k
 struct KeyPanels {
   int keys = 0;        // of one panel: kKeyGranule, or kKeyBlock
   int row_stride = 0;  // at least keys
+  // Whether Scores() reads f32 keys as they are, too, with the same bits.
+  bool or_rows = false;
 
   friend bool operator==(const KeyPanels&, const KeyPanels&) = default;
 };
@@ -45,6 +48,7 @@ class TileProduct {
     int rows = 0;             // one of Matmul::PaddedRows
     int keys = 0;             // a multiple of kKeyGranule, at most kKeyBlock
     bool accumulate = false;  // add to result rather than write it (weighted sums only)
+    bool key_rows = false;    // right is rows [keys, head_dim] rather than panels (scores only, if KeyPanels::or_rows)
     const void* left = nullptr;
     const void* right = nullptr;
     float* result = nullptr;

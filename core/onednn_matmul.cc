@@ -31,7 +31,7 @@ constexpr int kKeySizes = kKeyBlock / kKeyGranule;
 constexpr KeyPanels kPlainPanels = {.keys = kKeyBlock, .row_stride = kKeyBlock + 16};
 // What oneDNN's kernels for AVX-512 read without a copy: BA16a64b, which is [keys / 64][head_dim][64] in memory because
 // head_dim is a multiple of 16.
-constexpr KeyPanels kGranulePanels = {.keys = kKeyGranule, .row_stride = kKeyGranule};
+constexpr KeyPanels kGranulePanels = {.keys = kKeyGranule, .row_stride = kKeyGranule, .or_rows = true};
 
 absl::Status FromOnednn(const dnnl::error& error) {
   const auto text = absl::StrCat("oneDNN: ", error.what());
@@ -148,7 +148,7 @@ class OnednnProduct : public TileProduct {
 
   absl::Status Run(int worker, const Operands& operands) const final {
     const int slot = ((operands.rows / kRowGranule - 1) * kKeySizes + operands.keys / kKeyGranule - 1) * 2 +
-                     (operands.accumulate ? 1 : 0);
+                     (operands.accumulate || operands.key_rows ? 1 : 0);
     try {
       Primitive* primitive = ready_[slot].load(std::memory_order_acquire);
       if (primitive == nullptr) primitive = Make(slot, operands);
@@ -164,7 +164,7 @@ class OnednnProduct : public TileProduct {
   struct Descriptions {
     Desc left, right, result;
   };
-  virtual Descriptions Describe(int rows, int keys) const = 0;
+  virtual Descriptions Describe(const Operands& operands) const = 0;
 
  private:
   static constexpr int kSlots = kRowSizes * kKeySizes * 2;
@@ -172,7 +172,7 @@ class OnednnProduct : public TileProduct {
   Primitive* Make(int slot, const Operands& operands) const {
     const std::lock_guard lock(mutex_);
     if (owned_[slot] == nullptr) {
-      const Descriptions d = Describe(operands.rows, operands.keys);
+      const Descriptions d = Describe(operands);
       owned_[slot] = std::make_unique<Primitive>(engine_, d.left, d.right, d.result, operands.accumulate);
       ready_[slot].store(owned_[slot].get(), std::memory_order_release);
     }
@@ -191,15 +191,20 @@ class ScoresProduct final : public OnednnProduct {
       : OnednnProduct(std::move(engine)), type_(ToOnednn(type)), head_dim_(head_dim), panels_(panels) {}
 
  protected:
-  Descriptions Describe(int rows, int keys) const override {
-    const dnnl::memory::dims shape = {head_dim_, keys};
-    return {.left = Desc({rows, head_dim_}, type_, Tag::ab),
-            .right = panels_ == kGranulePanels ? Desc(shape, type_, Tag::BA16a64b)
-                                               : Desc(shape, type_, dnnl::memory::dims{panels_.row_stride, 1}),
-            .result = Desc({rows, keys}, DataType::f32, Tag::ab)};
+  Descriptions Describe(const Operands& operands) const override {
+    return {.left = Desc({operands.rows, head_dim_}, type_, Tag::ab),
+            .right = DescribeKeys(operands),
+            .result = Desc({operands.rows, operands.keys}, DataType::f32, Tag::ab)};
   }
 
  private:
+  Desc DescribeKeys(const Operands& operands) const {
+    const dnnl::memory::dims shape = {head_dim_, operands.keys};
+    if (operands.key_rows) return Desc(shape, type_, Tag::ba);
+    if (panels_ == kGranulePanels) return Desc(shape, type_, Tag::BA16a64b);
+    return Desc(shape, type_, dnnl::memory::dims{panels_.row_stride, 1});
+  }
+
   const DataType type_;
   const int head_dim_;
   const KeyPanels panels_;
@@ -211,10 +216,10 @@ class WeightedSumProduct final : public OnednnProduct {
       : OnednnProduct(std::move(engine)), type_(ToOnednn(type)), value_dim_(value_dim) {}
 
  protected:
-  Descriptions Describe(int rows, int keys) const override {
-    return {.left = Desc({rows, keys}, type_, Tag::ab),
-            .right = Desc({keys, value_dim_}, type_, Tag::ab),
-            .result = Desc({rows, value_dim_}, DataType::f32, Tag::ab)};
+  Descriptions Describe(const Operands& operands) const override {
+    return {.left = Desc({operands.rows, operands.keys}, type_, Tag::ab),
+            .right = Desc({operands.keys, value_dim_}, type_, Tag::ab),
+            .result = Desc({operands.rows, value_dim_}, DataType::f32, Tag::ab)};
   }
 
  private:

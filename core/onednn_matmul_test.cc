@@ -100,6 +100,22 @@ class OnednnMatmulTest : public testing::Test {
     return result;
   }
 
+  // Of keys as they are.
+  std::vector<float> ScoresOfRows(const TileExtent& tile, const std::vector<float>& query,
+                                  const std::vector<float>& key) {
+    const auto product = matmul_->Scores(ProductType::kFloat32, tile.dim);
+    EXPECT_TRUE(product.ok());
+    std::vector<float> result(int64_t{tile.rows} * tile.keys, -1);
+    const auto status = (*product)->Run(0, {.rows = tile.rows,
+                                            .keys = tile.keys,
+                                            .key_rows = true,
+                                            .left = query.data(),
+                                            .right = key.data(),
+                                            .result = result.data()});
+    EXPECT_TRUE(status.ok()) << status;
+    return result;
+  }
+
   std::vector<float> WeightedSum(const TileExtent& tile, bool accumulate, const std::vector<float>& weights,
                                  const std::vector<float>& value) {
     const auto product = matmul_->WeightedSum(ProductType::kFloat32, tile.dim);
@@ -181,6 +197,20 @@ TEST_F(OnednnMatmulTest, BitsOfScoresDependOnNoOtherRowOrKey) {
       for (int keys = kKeyGranule; keys <= kKeyBlock; keys += kKeyGranule) {
         const auto some = Scores({head_dim, rows, keys}, query, key);
         ASSERT_TRUE(SameBitsAsIn(all, some, keys)) << "head_dim " << head_dim << " rows " << rows << " keys " << keys;
+      }
+    }
+  }
+}
+
+TEST_F(OnednnMatmulTest, KeysAsTheyAreGiveTheBitsOfPanels) {
+  for (const int head_dim : kDims) {
+    if (!matmul_->Panels(ProductType::kFloat32, head_dim)->or_rows) GTEST_SKIP() << "it wants panels";
+    const auto query = Random(kMaxTileRows * head_dim, 18);
+    const auto key = Random(kKeyBlock * head_dim, 19);
+    for (const int rows : AllPaddedRows(*matmul_)) {
+      for (int keys = kKeyGranule; keys <= kKeyBlock; keys += kKeyGranule) {
+        const TileExtent tile = {head_dim, rows, keys};
+        ASSERT_EQ(ScoresOfRows(tile, query, key), Scores(tile, query, key)) << head_dim << " " << rows << " " << keys;
       }
     }
   }

@@ -38,6 +38,11 @@ bool KeyValueFormat::CanShareValues(int64_t row_stride) const {
   return same_type && value_dim == padded_value_dim() && row_stride == value_dim;
 }
 
+bool KeyValueFormat::CanReadKeyRows(int64_t row_stride) const {
+  return panels.or_rows && type == ElementType::kFloat32 && product == ProductType::kFloat32 &&
+         head_dim == padded_head_dim() && row_stride == head_dim;
+}
+
 // Where the parts of the buffer begin, each aligned to a cache line.
 struct PackedKeyValue::Sections {
   Wide values = 0;
@@ -55,7 +60,7 @@ struct PackedKeyValue::Sections {
 };
 
 int64_t PackedKeyValue::Bytes(const KeyValueFormat& format, int64_t capacity) {
-  return Saturate(Sections(format, capacity).end);
+  return format.in_place ? 0 : Saturate(Sections(format, capacity).end);
 }
 
 absl::StatusOr<PackedKeyValue> PackedKeyValue::Create(const KeyValueFormat& format, int64_t capacity,
@@ -73,6 +78,13 @@ PackedKeyValue::PackedKeyValue(const KeyValueFormat& format, int64_t capacity, B
   const Sections sections(format, capacity);
   values_offset_ = static_cast<int64_t>(sections.values);
   flags_offset_ = static_cast<int64_t>(sections.flags);
+}
+
+PackedKeyValue PackedKeyValue::InPlace(const KeyValueFormat& format, const SourceRows& keys, const SourceRows& values) {
+  PackedKeyValue in_place(format, keys.count, Buffer());
+  in_place.keys_ = keys;
+  in_place.shared_values_ = values;
+  return in_place;
 }
 
 void PackedKeyValue::ShareValues(const SourceRows& values) { shared_values_ = values; }
@@ -116,6 +128,7 @@ SourceRows PackedKeyValue::Multiplied(const SourceRows& values, const void* pack
 }
 
 const void* PackedKeyValue::Keys(int64_t first) const {
+  if (format_.in_place) return keys_.row(first);
   const int64_t panel = first / format_.panels.keys;
   const int64_t panel_elements = int64_t{format_.padded_head_dim()} * format_.panels.row_stride;
   const int64_t element = panel * panel_elements + first % format_.panels.keys;
@@ -123,6 +136,7 @@ const void* PackedKeyValue::Keys(int64_t first) const {
 }
 
 const void* PackedKeyValue::Values(int64_t first) const {
+  if (format_.in_place) return shared_values_.row(first);
   const std::byte* copies = buffer_.data() + values_offset_;
   const int64_t row_bytes = format_.padded_value_dim() * ProductBytes(format_.product);
   if (!format_.share_values) return copies + first * row_bytes;
@@ -132,6 +146,12 @@ const void* PackedKeyValue::Values(int64_t first) const {
 }
 
 bool PackedKeyValue::ValuesFinite(int64_t first, int keys) const {
+  if (format_.in_place) {
+    SourceRows values = shared_values_;
+    values.first = values.row(first);
+    values.count = keys;
+    return AllFinite(values);
+  }
   const std::byte* flags = buffer_.data() + flags_offset_ + first / kKeyGranule;
   return std::all_of(flags, flags + keys / kKeyGranule, [](std::byte flag) { return flag == std::byte{0}; });
 }

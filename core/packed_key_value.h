@@ -23,6 +23,8 @@ struct KeyValueFormat {
   KeyPanels panels;
   // Values stay where they are. Possible if they need neither conversion nor padding nor gathering: CanShareValues().
   bool share_values = false;
+  // Keys stay where they are, too, and nothing is packed: for few rows of queries. Needs share_values, or no values.
+  bool in_place = false;
 
   int padded_head_dim() const { return PaddedDim(head_dim); }
   int padded_value_dim() const { return PaddedDim(value_dim); }
@@ -30,6 +32,8 @@ struct KeyValueFormat {
 
   // Whether values whose rows are `row_stride` elements apart can be read in place.
   bool CanShareValues(int64_t row_stride) const;
+  // The same for keys.
+  bool CanReadKeyRows(int64_t row_stride) const;
 };
 
 // Movable. Packing different key blocks, and reading packed ones, is safe from several threads at once.
@@ -41,6 +45,10 @@ class PackedKeyValue {
   // Room for `capacity` keys. RESOURCE_EXHAUSTED if `buffers` finds no memory.
   static absl::StatusOr<PackedKeyValue> Create(const KeyValueFormat& format, int64_t capacity, BufferPool& buffers);
 
+  // Keys and values that are read where they lie, the rows of the whole sequence, which can be read up to a multiple of
+  // kKeyGranule: only if format.in_place. They must stay there for as long as this is read.
+  static PackedKeyValue InPlace(const KeyValueFormat& format, const SourceRows& keys, const SourceRows& values);
+
   // Only if format().share_values, before any block is packed: where the values of the sequence to come lie. They must
   // stay there for as long as this is read.
   void ShareValues(const SourceRows& values);
@@ -49,8 +57,9 @@ class PackedKeyValue {
   // sequence (keys.count of both, at most capacity()), have in it, and zeros up to a multiple of kKeyGranule.
   void PackBlock(int64_t block, const SourceRows& keys, const SourceRows& values);
 
-  // The key panels, and the values [.., padded value_dim], from key `first` on, a multiple of kKeyGranule. Readable up
-  // to the last packed key of its key block, rounded up to a multiple of kKeyGranule.
+  // The key panels, or rows if format().in_place, and the values [.., padded value_dim], from key `first` on, a
+  // multiple of kKeyGranule. Readable up to the last packed key of its key block, rounded up to a multiple of
+  // kKeyGranule.
   const void* Keys(int64_t first) const;
   const void* Values(int64_t first) const;
 
@@ -72,6 +81,7 @@ class PackedKeyValue {
   Buffer buffer_;  // panels, then values (of all blocks, or of the one that does not end at a granule), then flags
   int64_t values_offset_ = 0;
   int64_t flags_offset_ = 0;  // a byte per granule: 1 if it holds a value that is not finite
+  SourceRows keys_;           // in place
   // The last block of shared values is copied, with zeros after it, where it does not end at a granule.
   SourceRows shared_values_;
 };

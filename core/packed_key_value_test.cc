@@ -129,6 +129,37 @@ TEST_F(PackedKeyValueTest, SharesOnlyWhatNeedsNoChange) {
   EXPECT_FALSE(format.CanShareValues(32)) << "conversion";
 }
 
+TEST_F(PackedKeyValueTest, ReadsKeyRowsOnlyWhereProductsTakeThem) {
+  KeyValueFormat format = Format(32, 32, kGranules, true);
+  EXPECT_FALSE(format.CanReadKeyRows(32)) << "panels only";
+  format.panels.or_rows = true;
+  EXPECT_TRUE(format.CanReadKeyRows(32));
+  EXPECT_FALSE(format.CanReadKeyRows(64)) << "rows lie apart";
+  format.product = ProductType::kBFloat16;
+  EXPECT_FALSE(format.CanReadKeyRows(32)) << "conversion";
+  format.type = ElementType::kBFloat16;
+  EXPECT_FALSE(format.CanReadKeyRows(32)) << "float32 only";
+  format = Format(33, 32, kGranules, true);
+  format.panels.or_rows = true;
+  EXPECT_FALSE(format.CanReadKeyRows(33)) << "padding";
+}
+
+TEST_F(PackedKeyValueTest, InPlaceNothingIsPacked) {
+  KeyValueFormat format = Format(16, 32, kGranules, true);
+  format.in_place = true;
+  EXPECT_EQ(PackedKeyValue::Bytes(format, 10'000), 0);
+  Sequence sequence(512, format);
+  sequence.values[(256 + 70) * 32 + 3] = kNan;
+  const PackedKeyValue packed = PackedKeyValue::InPlace(format, sequence.KeyRows(), sequence.ValueRows());
+  EXPECT_EQ(packed.Keys(0), sequence.keys.data());
+  EXPECT_EQ(packed.Keys(320), sequence.keys.data() + 320 * 16);
+  EXPECT_EQ(packed.Values(320), sequence.values.data() + 320 * 32);
+  EXPECT_TRUE(packed.ValuesFinite(0, 256));
+  EXPECT_TRUE(packed.ValuesFinite(256, 64));
+  EXPECT_FALSE(packed.ValuesFinite(256, 128));
+  EXPECT_FALSE(packed.ValuesFinite(320, 64));
+}
+
 // As one sequence after the other uses the same memory.
 TEST_F(PackedKeyValueTest, CanBePackedAgain) {
   for (const bool share : {false, true}) {

@@ -172,6 +172,7 @@ QueryBlock::Tile QueryBlock::MakeTile(const KeyRange& keys, int worker, TileKern
 absl::Status QueryBlock::ComputeScores(const Tile& tile) const {
   return task_.tiling->scores().Run(tile.worker, {.rows = padded_rows_,
                                                   .keys = tile.scores.keys,
+                                                  .key_rows = task_.tiling->format().in_place,
                                                   .left = queries_,
                                                   .right = head_.packed->Keys(tile.first - head_.first_key),
                                                   .result = tile.scores.scores});

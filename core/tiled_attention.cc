@@ -4,6 +4,7 @@
 // slots that are used again, so memory does not grow with the number of heads.
 //
 // A worker that got an item of queries before the last piece of its head is packed keeps it and is told to come back.
+// Where few rows of queries read a head nothing is packed, and nobody waits.
 #include "core/tiled_attention.h"
 
 #include <algorithm>
@@ -54,8 +55,9 @@ struct Slot {
   std::atomic<int64_t> unfinished_blocks = 0;
 };
 
-// In pieces of a key block.
-int64_t CountPieces(const Slot& slot) {
+// What is to be packed, in pieces of a key block.
+int64_t CountPieces(const Slot& slot, const KeyValueFormat& format) {
+  if (format.in_place) return 0;
   return slot.keys.count() / kKeyBlock + (slot.keys.count() % kKeyBlock != 0 ? 1 : 0);
 }
 
@@ -167,9 +169,11 @@ Slot* TiledAttention::Plan::OpenHead(int64_t head) {
   const int64_t b = head / problem_->shape().kv_heads;
   slot->head = head;
   slot->keys = tiling_.PackedKeys(b);
-  slot->unpacked_pieces = CountPieces(*slot);
+  slot->unpacked_pieces = CountPieces(*slot, tiling_.format());
   slot->unfinished_blocks = tiling_.Blocks(b);
-  if (slot->keys.count() > 0 && !slot->packed.has_value()) {
+  if (tiling_.format().in_place) {
+    slot->packed = PackedKeyValue::InPlace(tiling_.format(), KeysOf(*slot), ValuesOf(*slot));
+  } else if (slot->keys.count() > 0 && !slot->packed.has_value()) {
     absl::StatusOr<PackedKeyValue> packed =
         PackedKeyValue::Create(tiling_.format(), tiling_.key_capacity(), kernels_.buffers());
     if (!packed.ok()) {
@@ -201,7 +205,7 @@ Item TiledAttention::Plan::TakeItem() {
   if (packing_ == nullptr && open_.size() < 2 && !OpenNextHead()) return {};
   Item item;
   if (packing_ != nullptr) {
-    const int64_t pieces = CountPieces(*packing_);
+    const int64_t pieces = CountPieces(*packing_, tiling_.format());
     if (pieces > 0) item = {.kind = Item::Kind::kPack, .slot = packing_, .index = next_piece_++};
     if (next_piece_ == pieces) {
       open_.push_back(packing_);

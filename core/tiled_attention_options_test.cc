@@ -1,6 +1,7 @@
 // Every option on tiles, against a plain double loop, and that no option's bits depend on how the work is cut. Larger
 // problems, combinations and numbers that are not numbers are in tests/conformance.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -347,6 +348,51 @@ TEST_F(TiledAttentionTest, MemoryFollowsTheWindowNotTheKeys) {
   const int64_t all = PredictScratchBytes(MakeProblem(c), *kernels);
   c.options.window_left = 500;
   EXPECT_LT(PredictScratchBytes(MakeProblem(c), *kernels), all / 20);
+}
+
+// Of [batch, heads, length, dim] in one layout, the same in another.
+void Rearrange(const Tensor& from, const Strides& a, Tensor& to, const Strides& b,
+               const std::array<int64_t, 4>& shape) {
+  for (int64_t x = 0; x < from.size(); ++x) {
+    const int64_t d = x % shape[3], i = x / shape[3] % shape[2], h = x / shape[3] / shape[2] % shape[1];
+    const int64_t n = x / shape[3] / shape[2] / shape[1];
+    to.Set(At(b, n, h, i, d), from.Get(At(a, n, h, i, d)));
+  }
+}
+
+// Of few queries keys and values are read in place, if their rows are compact: those of a head in kBHND, not in kBNHD.
+// What masks exclude holds NaN in both.
+TEST_F(TiledAttentionTest, ReadInPlaceOrPackedTheBitsAreTheSame) {
+  std::vector<NamedCase> cases = Positions();
+  cases.push_back(Named("all keys", [](Case&) {}));
+  cases.push_back(Named("mask", [](Case& c) { c.options.mask = BroadcastTensor{.shape = {64, 320}}; }));
+  cases.push_back(Named("scores", [](Case& c) { c.results.scores = ScoreStage::kScaled; }));
+  cases.push_back(Named("no output", [](Case& c) { c.results.omit_output = true; }));
+  unsigned seed = 60;
+  for (NamedCase& named : cases) {
+    SCOPED_TRACE(testing::Message() << named.name << ", seed " << seed);
+    Case& c = named.c;
+    if (c.options.layout == Layout::kTHD) continue;
+    c.shape = Several(64, 320).shape;
+    c.shape.value_dim = 32;
+    for (int64_t& length : c.options.key_lengths) length = std::min<int64_t>(length, 320);
+    const AttentionProblem compact = MakeProblem(c);
+    c.options.layout = Layout::kBNHD;
+    const AttentionProblem apart = MakeProblem(c);
+    Inputs in_place(compact, seed), packed(apart, seed++);
+    for (int64_t j = 0; j < in_place.value.size(); j += 97) in_place.value.Set(j, kNan);
+    Rearrange(in_place.query, compact.QueryStrides(), packed.query, apart.QueryStrides(), {2, 4, 64, 16});
+    Rearrange(in_place.key, compact.KeyStrides(), packed.key, apart.KeyStrides(), {2, 2, 320, 16});
+    Rearrange(in_place.value, compact.ValueStrides(), packed.value, apart.ValueStrides(), {2, 2, 320, 32});
+    packed.mask = in_place.mask;
+    const Results results = Compute(compact, in_place, 2);
+    const Results expected = Compute(apart, packed);
+    Results rearranged(compact);
+    Rearrange(expected.output, apart.OutputStrides(), rearranged.output, compact.OutputStrides(), {2, 4, 64, 32});
+    EXPECT_EQ(results.output.bytes(), rearranged.output.bytes());
+    EXPECT_TRUE(SameBits(results.weights, expected.weights));
+    EXPECT_TRUE(SameBits(results.scores, expected.scores));
+  }
 }
 
 // Sequences of a ragged batch have the bits that they have alone.

@@ -121,7 +121,7 @@ TEST_F(TiledAttentionTest, HugeProblemsWithoutQueriesAreDoneAtOnce) {
 TEST_F(TiledAttentionTest, StepsTellWhatToDoNext) {
   BufferPool buffers(0);
   const auto kernels = MakeKernels(2, &buffers);
-  const AttentionProblem problem = MakeProblem(Causal(64, 256, CausalAlignment::kNone));
+  const AttentionProblem problem = MakeProblem(Causal(150, 256, CausalAlignment::kNone));
   Inputs inputs(problem, 14);
   Results results(problem);
   auto job = TiledAttention::Create(problem, inputs.all(), results.all(), *kernels);
@@ -140,11 +140,27 @@ TEST_F(TiledAttentionTest, StepsTellWhatToDoNext) {
     multiply_adds += step.multiply_adds;
     ++tiles;
   }
-  EXPECT_EQ(tiles, (*job)->parallelism() == 2 ? 3 : 1) << "128 rows in blocks of 48";
+  EXPECT_EQ(tiles, 4) << "two for each worker";
   EXPECT_EQ(multiply_adds, (*job)->total_multiply_adds());
   for (int worker = 0; worker < 2; ++worker) {
     EXPECT_EQ((*job)->Step(worker).outcome, TileSource::Outcome::kExhausted);
   }
+}
+
+// Waking a worker costs more than a small job.
+TEST_F(TiledAttentionTest, AsManyWorkersAreUsefulAsThereIsWorkFor) {
+  BufferPool buffers(0);
+  const auto kernels = MakeKernels(16, &buffers);
+  const auto parallelism = [&](int64_t length) {
+    const AttentionProblem problem = MakeProblem(Causal(length, length, CausalAlignment::kNone));
+    Inputs inputs(problem, 16);
+    Results results(problem);
+    return (*TiledAttention::Create(problem, inputs.all(), results.all(), *kernels))->parallelism();
+  };
+  EXPECT_EQ(parallelism(16), 1);
+  EXPECT_EQ(parallelism(128), 1) << "4.2 million multiply-adds";
+  EXPECT_EQ(parallelism(256), 4) << "16.8 million";
+  EXPECT_EQ(parallelism(1024), 16);
 }
 
 // One worker stands still with a claimed item at every possible moment; the others finish what they can.
@@ -243,7 +259,7 @@ TEST_F(TiledAttentionTest, ScratchIsBoundedAndConstant) {
 TEST_F(TiledAttentionTest, RunningOutOfMemoryIsReported) {
   BufferPool buffers(0);
   const auto kernels = MakeKernels(1, &buffers);
-  Case c = Causal(1, int64_t{1} << 40, CausalAlignment::kNone, 1024);
+  Case c = Causal(1, (int64_t{1} << 40) - 1, CausalAlignment::kNone, 1024);
   const AttentionProblem problem = MakeProblem(c);
   float unused = 0;
   auto job = TiledAttention::Create(problem, {&unused, &unused, &unused}, {&unused, nullptr, nullptr}, *kernels);

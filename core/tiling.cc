@@ -49,6 +49,7 @@ absl::StatusOr<Tiling> Tiling::Create(const AttentionProblem& problem, const Til
   if (absl::Status created = tiling.CreateProducts(kernels.matmul()); !created.ok()) return created;
   tiling.heads_ = shape.batch * shape.kv_heads;
   tiling.CutQueries(kernels.workers());
+  format.in_place = tiling.ReadsInPlace();
   tiling.padded_block_ = kernels.matmul().PaddedRows(static_cast<int>(tiling.query_block_));
   const int64_t distinct = problem.ElementsAreAlike() ? 1 : shape.batch;
   for (int64_t b = 0; b < distinct; ++b) {
@@ -89,6 +90,14 @@ void Tiling::CutQueries(int workers) {
     total_blocks_ = SaturatingMultiply(heads_, Blocks(0));
   }
   if (average) turn_counters_ = SaturatingMultiply(shape.batch, Blocks(0) / pieces_);
+}
+
+// Packing pays where several blocks read what was packed.
+bool Tiling::ReadsInPlace() const {
+  constexpr int64_t kMostBlocks = 2;
+  return Blocks(0) <= kMostBlocks && problem_->options().layout != Layout::kTHD &&
+         problem_->shape().key_length % kKeyGranule == 0 && format_.CanReadKeyRows(problem_->KeyStrides().row) &&
+         (format_.share_values || format_.value_dim == 0);
 }
 
 void Tiling::SelectRows() {

@@ -70,6 +70,7 @@ class Tiling {
 
   absl::Status CreateProducts(Matmul& matmul);
   void CutQueries(int workers);
+  bool ReadsInPlace() const;
   void SelectRows();
   int64_t Rows(int64_t b) const;  // of each head of batch element b
 
