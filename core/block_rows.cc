@@ -24,12 +24,15 @@ void BlockRows::Begin(const AttentionProblem& problem, const AttentionInputs& in
   inputs_ = inputs;
   place_ = place;
   const int64_t group = problem.group_size();
+  // Neither end decreases from row to row: where the first and the last see the same keys, all do.
+  const KeyRange first = problem.VisibleKeys(place.batch, place.first / group);
+  const KeyRange last = problem.VisibleKeys(place.batch, (place.first + place.count - 1) / group);
+  const bool alike = first.begin == last.begin && first.end == last.end;
   for (int i = 0; i < place.count; ++i) {
     const int64_t row = place.first + i;
     rows_[i].query = row / group;
     rows_[i].head = place.kv_head * group + row % group;
-    const bool same_query = i > 0 && rows_[i].query == rows_[i - 1].query;
-    rows_[i].keys = same_query ? rows_[i - 1].keys : problem.VisibleKeys(place.batch, rows_[i].query);
+    rows_[i].keys = alike ? first : problem.VisibleKeys(place.batch, rows_[i].query);
   }
 }
 

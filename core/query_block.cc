@@ -73,8 +73,8 @@ struct QueryBlock::Tile {
 
 // What a row comes to.
 struct QueryBlock::Total {
-  float factor = 0;  // of the sums and the exponentials
-  float logsumexp = -kInfinity;
+  float factor = 0;              // of the sums and the exponentials
+  float logsumexp = -kInfinity;  // if it is asked for
 };
 
 int64_t QueryBlock::Bytes(const Tiling& tiling) {
@@ -102,7 +102,7 @@ QueryBlock::QueryBlock(const Task& task, Buffer buffer) : task_(task), buffer_(s
     next += bytes;
     return static_cast<void*>(part);
   };
-  queries_ = take(Align(rows * format.padded_head_dim() * ProductBytes(format.product)));
+  packed_queries_ = take(Align(rows * format.padded_head_dim() * ProductBytes(format.product)));
   sums_ = static_cast<float*>(take(FloatBytes(rows * format.padded_value_dim())));
   maximum_ = static_cast<float*>(take(FloatBytes(rows)));
   sum_ = static_cast<float*>(take(FloatBytes(rows)));
@@ -125,19 +125,35 @@ void QueryBlock::Begin(const BlockRows::Place& place, const PackedHead& packed) 
   weight_tiles_ = CountWeightTiles();
 }
 
-void QueryBlock::PackQueries() {
-  const AttentionProblem& problem = *task_.problem;
+const std::byte* QueryBlock::QueryOf(int row) const {
+  const int64_t index = task_.problem->QueryIndex(rows_.place().batch, rows_[row].head, rows_[row].query);
+  return static_cast<const std::byte*>(task_.inputs.query) + index * ElementBytes(task_.problem->type());
+}
+
+// Whether the rows lie one after the other as products read them, with none to be added.
+bool QueryBlock::QueriesCanStay() const {
   const KeyValueFormat& format = task_.tiling->format();
+  const bool full = rows_.count() == task_.tiling->query_block() && rows_.count() == task_.tiling->padded_block();
+  const bool same_type =
+      ElementBytes(format.type) == ProductBytes(format.product) && format.type != ElementType::kFloat16;
+  if (!full || !same_type || format.head_dim != format.padded_head_dim()) return false;
+  const Strides strides = task_.problem->QueryStrides();
+  const int64_t group = task_.problem->group_size();
+  if (group == 1) return strides.row == format.head_dim;
+  const bool one_query = rows_[0].query == rows_[rows_.count() - 1].query;
+  return strides.head == format.head_dim && (one_query || strides.row == group * format.head_dim);
+}
+
+void QueryBlock::PackQueries() {
+  const KeyValueFormat& format = task_.tiling->format();
+  queries_ = QueriesCanStay() ? QueryOf(0) : packed_queries_;
+  if (queries_ != packed_queries_) return;
   const int64_t row_bytes = format.padded_head_dim() * ProductBytes(format.product);
   for (int i = 0; i < rows_.count(); ++i) {
-    const int64_t index = problem.QueryIndex(rows_.place().batch, rows_[i].head, rows_[i].query);
     const SourceRows row = {
-        .first = static_cast<const std::byte*>(task_.inputs.query) + index * ElementBytes(format.type),
-        .stride = format.head_dim,
-        .count = 1,
-        .dim = format.head_dim,
-        .type = format.type};
-    PackRows(row, format.padded_head_dim(), 1, format.product, static_cast<std::byte*>(queries_) + i * row_bytes);
+        .first = QueryOf(i), .stride = format.head_dim, .count = 1, .dim = format.head_dim, .type = format.type};
+    PackRows(row, format.padded_head_dim(), 1, format.product,
+             static_cast<std::byte*>(packed_queries_) + i * row_bytes);
   }
 }
 
@@ -146,7 +162,7 @@ void QueryBlock::PadRows(const Matmul& matmul) {
   const int rows = rows_.count();
   padded_rows_ = matmul.PaddedRows(rows);
   const int64_t row_bytes = format.padded_head_dim() * ProductBytes(format.product);
-  std::memset(static_cast<std::byte*>(queries_) + rows * row_bytes, 0, (padded_rows_ - rows) * row_bytes);
+  std::memset(static_cast<std::byte*>(packed_queries_) + rows * row_bytes, 0, (padded_rows_ - rows) * row_bytes);
 }
 
 int64_t QueryBlock::CountWeightTiles() const {
@@ -304,9 +320,10 @@ QueryBlock::Total QueryBlock::TotalOf(int row) const {
   const float maximum = maximum_[row];
   if (!sees_[row]) return {.factor = 0, .logsumexp = sink};
   if (maximum == -kInfinity || std::isnan(sum_[row])) return {.factor = kNan, .logsumexp = kNan};
+  const bool logsumexp = task_.problem->results().logsumexp;  // a logarithm takes a hundred times as long as the rest
   if (sink == -kInfinity) {
     return {.factor = 1 / sum_[row],
-            .logsumexp = static_cast<float>(maximum + std::log(static_cast<double>(sum_[row])))};
+            .logsumexp = logsumexp ? static_cast<float>(maximum + std::log(double{sum_[row]})) : 0};
   }
   const double top = std::max(maximum, sink);
   const double keys = std::exp(maximum - top);

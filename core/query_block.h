@@ -60,6 +60,8 @@ class QueryBlock {
   QueryBlock(const Task& task, Buffer buffer);
 
   void PackQueries();
+  const std::byte* QueryOf(int row) const;
+  bool QueriesCanStay() const;
   void PadRows(const Matmul& matmul);
   int64_t CountWeightTiles() const;
   Tile MakeTile(const KeyRange& keys, int worker, TileKernels::State& kernels) const;
@@ -87,10 +89,11 @@ class QueryBlock {
 
   Task task_;
   Buffer buffer_;
-  void* queries_ = nullptr;   // [padded_block, padded head_dim], of the product's type
-  float* sums_ = nullptr;     // [padded_block, padded value_dim]
-  float* maximum_ = nullptr;  // [padded_block], as the next two
-  float* sum_ = nullptr;      // once results are written: what makes weights of exponentials
+  void* packed_queries_ = nullptr;  // [padded_block, padded head_dim], of the product's type
+  const void* queries_ = nullptr;   // packed_queries_, or where they lie if they lie as products read them
+  float* sums_ = nullptr;           // [padded_block, padded value_dim]
+  float* maximum_ = nullptr;        // [padded_block], as the next two
+  float* sum_ = nullptr;            // once results are written: what makes weights of exponentials
   float* correction_ = nullptr;
 
   BlockRows rows_;

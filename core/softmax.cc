@@ -317,7 +317,7 @@ bool ScaleRow(To type, const float* from, size_t count, float factor, typename T
     StoreRounded(type, d, Canonical(d, v), rounded);
     memcpy(to + x, rounded, (count - x) * sizeof(rounded[0]));
   }
-  return hn::GetLane(hn::SumOfLanes(d, differences)) == 0;
+  return hn::AllTrue(d, hn::Eq(differences, hn::Zero(d)));
 }
 
 bool RowToFloat32(const float* from, size_t count, float factor, float* to) {
