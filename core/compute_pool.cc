@@ -103,7 +103,14 @@ class ComputePool::Scheduler {
     int tasks_in_row = 0;
     std::vector<JobId> blocked;  // jobs found blocked while tiles_ was `tiles_seen`
     uint32_t tiles_seen = 0;
+    const Scheduler* pool = nullptr;
+    bool has_next = false;  // its task or `done` queued something that it will come to itself
   };
+  // That the calling thread is; null outside of pools.
+  static Worker*& Self() {
+    static thread_local Worker* self = nullptr;
+    return self;
+  }
 
   void Work(int number);
   // Each does one thing, with the lock released meanwhile, and returns true; or there is none to do.
@@ -118,6 +125,7 @@ class ComputePool::Scheduler {
   ActiveJob& Add(Job job, absl::Time now);
   void WorkOn(ActiveJob& job, int helpers, Lock& lock);
   bool OthersWait() const;
+  int WakesFor(int wanted) const;
   void NoteBlocked(Worker& worker, ActiveJob& job);
   // Releases the lock and wakes up to `count` workers.
   void WakeAndUnlock(int count, Lock& lock);
@@ -171,7 +179,7 @@ ComputePool::JobId ComputePool::Scheduler::Submit(Job job) {
   const int wanted = std::max(1, job.source->parallelism());
   Lock lock(mutex_);
   const JobId id = Add(std::move(job), now).id;
-  WakeAndUnlock(wanted, lock);
+  WakeAndUnlock(WakesFor(wanted), lock);
   return id;
 }
 
@@ -257,7 +265,16 @@ void ComputePool::Scheduler::Cancel(JobId id) {
 void ComputePool::Scheduler::Post(std::function<void()> task) {
   Lock lock(mutex_);
   tasks_.push_back(std::move(task));
-  WakeAndUnlock(1, lock);
+  WakeAndUnlock(WakesFor(1), lock);
+}
+
+// What a task or `done` queues first needs one worker less, which looks for work as soon as it returns: a request that
+// goes from a task to its job, or from task to task, stays on its processor.
+int ComputePool::Scheduler::WakesFor(int wanted) const {
+  Worker* const self = Self();
+  if (self == nullptr || self->pool != this || self->has_next) return wanted;
+  self->has_next = true;
+  return wanted - 1;
 }
 
 int64_t ComputePool::Scheduler::active_jobs() const {
@@ -279,7 +296,9 @@ void ComputePool::Scheduler::Work(int number) {
   omp_set_num_threads(1);  // oneDNN's primitives run in this thread alone; OpenMP keeps it per thread
   Worker worker;
   worker.number = number;
+  worker.pool = this;
   worker.now = options_.clock->Now();
+  Self() = &worker;
   Lock lock(mutex_);
   for (;;) {
     jobs_.EndExpired(worker.now);
@@ -302,6 +321,7 @@ bool ComputePool::Scheduler::CallDone(Worker& worker, Lock& lock) {
   lock.unlock();
   CallDoneOf(std::move(job), worker);
   worker.now = options_.clock->Now();
+  worker.has_next = false;
   lock.lock();
   if (stopping_ && jobs_.empty()) WakeAll();  // the others may leave
   return true;
@@ -322,6 +342,7 @@ bool ComputePool::Scheduler::RunTask(Worker& worker, Lock& lock) {
   task();
   task = nullptr;
   worker.now = AddBusy(worker.now);
+  worker.has_next = false;
   lock.lock();
   return true;
 }

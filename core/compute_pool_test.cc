@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -276,6 +277,38 @@ TEST(ComputePoolTaskTest, TasksGoBeforeTilesButNeverStarveThem) {
   ASSERT_EQ(tasks_before_tile.size(), 20u);
   EXPECT_GT(tasks_before_tile[0], 0);
   EXPECT_LT(tasks_before_tile[19], 400);
+}
+
+// The worker that runs the task comes to one of the two; a sleeping one must be woken for the other.
+TEST(ComputePoolTaskTest, WhatATaskPostsIsRunBySeveralWorkers) {
+  for (int round = 0; round < 100; ++round) {
+    std::promise<void> second;
+    std::promise<void> both;
+    const auto pool = MakePool(2);  // ends before what the tasks use
+    RunJob(*pool, {});              // and is asleep, or soon will be
+    pool->Post([&] {
+      pool->Post([&] {
+        second.get_future().wait();
+        both.set_value();
+      });
+      pool->Post([&] { second.set_value(); });
+    });
+    both.get_future().wait();
+  }
+}
+
+TEST(ComputePoolTaskTest, WhatATaskSubmitsIsRunBySeveralWorkers) {
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<int> inside = 0;
+    std::promise<Ended> ended;
+    const auto pool = MakePool(2);
+    const auto meet = [&](int) {
+      ++inside;
+      while (inside < 2) std::this_thread::yield();
+    };
+    pool->Post([&] { pool->Submit(MakeJob({.tiles = 2, .on_tile = meet}, ended)); });
+    EXPECT_EQ(ended.get_future().get().code, absl::StatusCode::kOk);
+  }
 }
 
 TEST_P(ComputePoolTest, DestructionCancelsEverythingAndRunsTasks) {
