@@ -121,7 +121,7 @@ TEST_F(TiledAttentionTest, HugeProblemsWithoutQueriesAreDoneAtOnce) {
 TEST_F(TiledAttentionTest, StepsTellWhatToDoNext) {
   BufferPool buffers(0);
   const auto kernels = MakeKernels(2, &buffers);
-  const AttentionProblem problem = MakeProblem(Causal(150, 256, CausalAlignment::kNone));
+  const AttentionProblem problem = MakeProblem(Causal(300, 256, CausalAlignment::kNone));
   Inputs inputs(problem, 14);
   Results results(problem);
   auto job = TiledAttention::Create(problem, inputs.all(), results.all(), *kernels);
@@ -140,7 +140,7 @@ TEST_F(TiledAttentionTest, StepsTellWhatToDoNext) {
     multiply_adds += step.multiply_adds;
     ++tiles;
   }
-  EXPECT_EQ(tiles, 4) << "two for each worker";
+  EXPECT_EQ(tiles, 5) << "600 rows";
   EXPECT_EQ(multiply_adds, (*job)->total_multiply_adds());
   for (int worker = 0; worker < 2; ++worker) {
     EXPECT_EQ((*job)->Step(worker).outcome, TileSource::Outcome::kExhausted);

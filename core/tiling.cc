@@ -94,7 +94,7 @@ void Tiling::CutQueries(int workers) {
 
 // Packing pays where several blocks read what was packed.
 bool Tiling::ReadsInPlace() const {
-  constexpr int64_t kMostBlocks = 2;
+  constexpr int64_t kMostBlocks = 4;
   return Blocks(0) <= kMostBlocks && problem_->options().layout != Layout::kTHD &&
          problem_->shape().key_length % kKeyGranule == 0 && format_.CanReadKeyRows(problem_->KeyStrides().row) &&
          (format_.share_values || format_.value_dim == 0);
