@@ -4,7 +4,8 @@
 //   attend_bench [INSTRUCTION_SET]     caps what the core and oneDNN use, for the whole process
 //
 //   about                                        what computes here
-//   attention workers=2 runs=5 type=f32 ...      the problem: tests/bench/bench_request.h
+//   attention workers=2 runs=5 type=f32 ...      the problem: tests/bench/bench_request.h; by the synchronous call
+//   attention ... submit=1                       through the pool, as a server does
 //   matmul workers=2 runs=5 type=bf16            LargeMatmul
 //   tiles workers=2 type=f32                     TileMatmuls
 //   read workers=2 runs=5                        PlainRead
@@ -126,7 +127,8 @@ class BenchProgram {
     const std::string more =
         absl::StrFormat("\"operations\": %.0f, \"key_value_bytes\": %d",
                         2.0 * static_cast<double>(problem.MultiplyAdds()), problem.KeyBytes() + problem.ValueBytes());
-    return Time(request, more, [&] { return (*engine)->Run(**tensors); });
+    const bool submit = request.Number("submit", 0) != 0;
+    return Time(request, more, [&] { return submit ? (*engine)->Submit(**tensors) : (*engine)->Run(**tensors); });
   }
 
   absl::StatusOr<std::string> Matmul(const BenchRequest& request) {

@@ -72,6 +72,11 @@ absl::StatusOr<std::unique_ptr<CoreEngine>> CoreEngine::Create(int workers, std:
 
 absl::Status CoreEngine::Run(ProblemTensors& tensors) {
   auto source = core::TiledAttention::Create(tensors.problem(), tensors.inputs(), tensors.results(), *kernels_);
+  return source.ok() ? pool_->Run({.source = *std::move(source)}) : source.status();
+}
+
+absl::Status CoreEngine::Submit(ProblemTensors& tensors) {
+  auto source = core::TiledAttention::Create(tensors.problem(), tensors.inputs(), tensors.results(), *kernels_);
   if (!source.ok()) return source.status();
   const uint64_t before = ended_;
   pool_->Submit({.source = *std::move(source), .done = [this](const absl::Status& status, const core::JobTimings&) {

@@ -37,8 +37,10 @@ class CoreEngine {
   // FAILED_PRECONDITION for an instruction set other than that of an earlier engine of this process.
   static absl::StatusOr<std::unique_ptr<CoreEngine>> Create(int workers, std::optional<core::InstructionSet> most);
 
-  // Computes, and waits for the result.
+  // Computes by the synchronous call: the caller is one of those that compute.
   absl::Status Run(ProblemTensors& tensors);
+  // Submits to the pool, as a server does, and waits for the result.
+  absl::Status Submit(ProblemTensors& tensors);
 
   core::TileKernels& kernels() { return *kernels_; }
 
