@@ -28,11 +28,13 @@ void BlockRows::Begin(const AttentionProblem& problem, const AttentionInputs& in
   const KeyRange first = problem.VisibleKeys(place.batch, place.first / group);
   const KeyRange last = problem.VisibleKeys(place.batch, (place.first + place.count - 1) / group);
   const bool alike = first.begin == last.begin && first.end == last.end;
+  int64_t query = place.first / group;
+  int64_t member = place.first % group;  // of the group
   for (int i = 0; i < place.count; ++i) {
-    const int64_t row = place.first + i;
-    rows_[i].query = row / group;
-    rows_[i].head = place.kv_head * group + row % group;
-    rows_[i].keys = alike ? first : problem.VisibleKeys(place.batch, rows_[i].query);
+    rows_[i].query = query;
+    rows_[i].head = place.kv_head * group + member;
+    rows_[i].keys = alike ? first : problem.VisibleKeys(place.batch, query);
+    if (++member == group) member = 0, ++query;
   }
 }
 
