@@ -158,8 +158,9 @@ TEST_F(TiledAttentionTest, AsManyWorkersAreUsefulAsThereIsWorkFor) {
     return (*TiledAttention::Create(problem, inputs.all(), results.all(), *kernels))->parallelism();
   };
   EXPECT_EQ(parallelism(16), 1);
-  EXPECT_EQ(parallelism(128), 1) << "4.2 million multiply-adds";
-  EXPECT_EQ(parallelism(256), 4) << "16.8 million";
+  EXPECT_EQ(parallelism(90), 1) << "2.1 million multiply-adds";
+  EXPECT_EQ(parallelism(128), 2) << "4.2 million";
+  EXPECT_EQ(parallelism(256), 8) << "16.8 million";
   EXPECT_EQ(parallelism(1024), 16);
 }
 

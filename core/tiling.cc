@@ -16,13 +16,13 @@ int64_t SaturatingMultiply(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
-// Waking a worker takes longer than this many multiply-adds (about 50 us), so that each should have as many.
-constexpr int64_t kWorkOfAWorker = 4'000'000;
+// What a worker is worth waking for: about 45 us of multiply-adds at dim 64 on AVX-512. Waking takes 5 to 10.
+constexpr int64_t kWorkOfAWorker = 2'000'000;
 
 // Blocks of about one size that leave every worker two items; large dims get smaller blocks, so that a tile stays in
 // the processor's second-level cache.
 int64_t ChooseQueryBlock(int64_t heads, int64_t rows, int dims, int workers) {
-  constexpr int64_t kLeast = 48;  // fewer rows waste time in the products
+  constexpr int64_t kLeast = 64;  // fewer rows waste time in the products
   constexpr int64_t kGranule = 16;
   constexpr int kLargeDims = 512;
   const int64_t most = dims > kLargeDims ? 64 : kMaxTileRows;
