@@ -13,7 +13,6 @@ namespace attend::testing {
 namespace {
 
 using core::AttentionOptions;
-using core::AttentionProblem;
 using core::AttentionShape;
 using core::BroadcastTensor;
 using core::CausalAlignment;
@@ -89,7 +88,10 @@ TEST_P(HugeValuesTest, WhereTheMaximumGrows) {
     AttentionOptions options = {.bias = BroadcastTensor{.shape = {1, shape.key_length}}};
     const auto problem = MakeProblem(shape, GetParam(), options);
     ProblemValues values = Generate(problem, 6);
-    for (int64_t j = 0; j < shape.key_length; ++j) values.bias[j] = static_cast<float>(j / 100) * step;
+    for (int64_t j = 0; j < shape.key_length; ++j) {
+      const int64_t part = j / 100;
+      values.bias[j] = static_cast<float>(part) * step;
+    }
     Enlarge(&values.value);
     ExpectRight(problem, values);
   }
