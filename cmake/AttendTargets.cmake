@@ -1,14 +1,22 @@
 # One function per kind of target. A target names its exact dependencies; nothing is inherited from a folder.
 
 # attend_add_library(NAME ALIAS attend::x HEADERS ... SOURCES ... DEPS ... [PRIVATE_DEPS ...])
-# HEADERS are the public ones, in a file set, so that CMAKE_VERIFY_INTERFACE_HEADER_SETS proves that each compiles alone.
+# HEADERS are the public ones. That each compiles alone is proved by its own source, which includes it first
+# (clang-format sees to that), or, where it has none, by CMAKE_VERIFY_INTERFACE_HEADER_SETS.
 function(attend_add_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "ALIAS" "HEADERS;SOURCES;DEPS;PRIVATE_DEPS")
   add_library(${name} STATIC)
   add_library(${arg_ALIAS} ALIAS ${name})
+  set(alone ${arg_HEADERS})
+  set(included_first ${arg_HEADERS})
+  list(TRANSFORM arg_SOURCES REPLACE "\\.cc$" ".h" OUTPUT_VARIABLE proved)
+  list(REMOVE_ITEM alone ${proved})
+  list(REMOVE_ITEM included_first ${alone})
   target_sources(${name}
     PRIVATE ${arg_SOURCES}
-    PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
+    PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${alone}
+    FILE_SET included_first TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${included_first})
+  set_target_properties(${name} PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
   target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE attend_warnings ${arg_PRIVATE_DEPS})
 endfunction()
 
