@@ -23,7 +23,6 @@ namespace attend::core {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // Sums of less than 2^56 weights of at most 2^8 are below 2^64.
 constexpr float kSmaller = 0x1p-64f;
 
@@ -46,17 +45,6 @@ void StoreValue(float value, void* values, int64_t index, ProductType type) {
   }
 }
 
-float LoadElement(const void* elements, int index, ElementType type) {
-  if (type == ElementType::kFloat32) return static_cast<const float*>(elements)[index];
-  const uint16_t bits = static_cast<const uint16_t*>(elements)[index];
-  return type == ElementType::kBFloat16 ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
-}
-
-// No mean of values that became results of `type` is larger.
-float LargestElement(ElementType type) {
-  return type == ElementType::kBFloat16 ? 0x1.FEp127f : std::numeric_limits<float>::max();
-}
-
 bool Sees(const ScoresTile& tile, int row, int key) {
   return tile.visible == nullptr ||
          (tile.visible[row * kBlockGranules + key / kKeyGranule] >> (key % kKeyGranule) & 1) != 0;
@@ -69,12 +57,6 @@ struct QueryBlock::Tile {
   int64_t first = 0;  // the position of its key 0
   int worker = 0;
   ScoresTile scores;
-};
-
-// What a row comes to.
-struct QueryBlock::Total {
-  float factor = 0;              // of the sums and the exponentials
-  float logsumexp = -kInfinity;  // if it is asked for
 };
 
 int64_t QueryBlock::Bytes(const Tiling& tiling) {
@@ -122,7 +104,7 @@ void QueryBlock::Begin(const BlockRows::Place& place, const PackedHead& packed) 
   tile_ = 0;
   output_tiles_ = std::max<int64_t>(1, CountBlocks(keys_.end) - keys_.begin / kKeyBlock);
   again_tiles_ = 0;
-  weight_tiles_ = CountWeightTiles();
+  weight_tiles_ = Results().CountWeightTiles(rows_);
 }
 
 const std::byte* QueryBlock::QueryOf(int row) const {
@@ -163,13 +145,6 @@ void QueryBlock::PadRows(const Matmul& matmul) {
   padded_rows_ = matmul.PaddedRows(rows);
   const int64_t row_bytes = format.padded_head_dim() * ProductBytes(format.product);
   std::memset(static_cast<std::byte*>(packed_queries_) + rows * row_bytes, 0, (padded_rows_ - rows) * row_bytes);
-}
-
-int64_t QueryBlock::CountWeightTiles() const {
-  const ResultSelection& results = task_.problem->results();
-  if (!results.weights && results.scores == ScoreStage::kNone) return 0;
-  if (!task_.tiling->HasWeightRow(rows_[0].query, rows_[rows_.count() - 1].query)) return 0;
-  return CountBlocks(task_.problem->shape().key_length);
 }
 
 // `keys` begins at a granule. They may be none.
@@ -313,55 +288,19 @@ void QueryBlock::AddOtherValues(const Tile& tile) {
   }
 }
 
-// A sink is one more score, whose value is nothing.
-QueryBlock::Total QueryBlock::TotalOf(int row) const {
-  const auto& sinks = task_.problem->options().sinks;
-  const float sink = sinks.empty() ? -kInfinity : sinks[rows_[row].head];
-  const float maximum = maximum_[row];
-  if (!sees_[row]) return {.factor = 0, .logsumexp = sink};
-  if (maximum == -kInfinity || std::isnan(sum_[row])) return {.factor = kNan, .logsumexp = kNan};
-  const bool logsumexp = task_.problem->results().logsumexp;  // a logarithm takes a hundred times as long as the rest
-  if (sink == -kInfinity) {
-    return {.factor = 1 / sum_[row],
-            .logsumexp = logsumexp ? static_cast<float>(maximum + std::log(double{sum_[row]})) : 0};
-  }
-  const double top = std::max(maximum, sink);
-  const double keys = std::exp(maximum - top);
-  const double sum = sum_[row] * keys + std::exp(sink - top);
-  return {.factor = static_cast<float>(keys / sum), .logsumexp = static_cast<float>(top + std::log(sum))};
-}
-
 void QueryBlock::WriteResults() {
-  const AttentionProblem& problem = *task_.problem;
   const KeyValueFormat& format = task_.tiling->format();
-  const ElementType type = problem.output_type();
+  const BlockResults results = Results();
   for (int i = 0; i < rows_.count(); ++i) {
-    const auto& [query, head, keys] = rows_[i];
-    const Total total = TotalOf(i);
+    const RowTotal total = results.TotalOf(rows_, {.row = i, .sees = sees_[i], .maximum = maximum_[i], .sum = sum_[i]});
     sum_[i] = total.factor;
-    overflowed_[i] = false;
-    if (problem.results().logsumexp) {
-      task_.results.logsumexp[problem.LogsumexpIndex(rows_.place().batch, head, query)] = total.logsumexp;
-    }
-    if (format.value_dim == 0) continue;
-    if (!sees_[i]) {
-      std::memset(OutputOf(i), 0, format.value_dim * ElementBytes(type));
-      continue;
-    }
-    const float* const sums = sums_ + int64_t{i} * format.padded_value_dim();
-    const bool finite = WriteScaledRow(sums, format.value_dim, total.factor, type, OutputOf(i));
-    if (!finite && !std::isnan(total.factor)) {
-      overflowed_[i] = true;
-      again_tiles_ = output_tiles_;
-    }
+    results.WriteLogsumexp(rows_, i, total.logsumexp);
+    const float* const sums = sees_[i] ? sums_ + int64_t{i} * format.padded_value_dim() : nullptr;
+    const bool finite = results.WriteOutput(rows_, i, sums, total.factor);
+    overflowed_[i] = !finite && !std::isnan(total.factor);
+    if (overflowed_[i]) again_tiles_ = output_tiles_;
   }
   has_sums_ = false;
-}
-
-void* QueryBlock::OutputOf(int row) const {
-  const AttentionProblem& problem = *task_.problem;
-  const int64_t index = problem.OutputIndex(rows_.place().batch, rows_[row].head, rows_[row].query);
-  return static_cast<std::byte*>(task_.results.output) + index * ElementBytes(problem.output_type());
 }
 
 // The maxima stay: none would grow by enough.
@@ -381,87 +320,23 @@ absl::StatusOr<int64_t> QueryBlock::AdvanceAgain(TileKernels::State& kernels, in
   }
   if (tile_ == output_tiles_ + again_tiles_) {
     for (int i = 0; i < rows_.count(); ++i) {
-      if (overflowed_[i]) WriteOverflowed(i);
+      if (!overflowed_[i]) continue;
+      const float* const sums = sums_ + int64_t{i} * task_.tiling->format().padded_value_dim();
+      Results().WriteOverflowed(rows_, i, sums, double{sum_[i]} / kSmaller);
     }
   }
   return multiply_adds;
 }
 
-// Only what is not finite: all else has the bits that it has beside any other column. Rounding must not carry a mean of
-// finite values beyond the largest of them.
-void QueryBlock::WriteOverflowed(int row) const {
-  const KeyValueFormat& format = task_.tiling->format();
-  const ElementType type = task_.problem->output_type();
-  const float largest = LargestElement(type);
-  auto* const output = static_cast<std::byte*>(OutputOf(row));
-  for (int d = 0; d < format.value_dim; ++d) {
-    if (std::isfinite(LoadElement(output, d, type))) continue;
-    const float sum = sums_[int64_t{row} * format.padded_value_dim() + d];
-    auto mean = static_cast<float>(double{sum} * sum_[row] / kSmaller);
-    if (std::isfinite(sum)) mean = std::clamp(mean, -largest, largest);
-    WriteScaledRow(&mean, 1, 1, type, output + d * ElementBytes(type));
-  }
-}
-
-// WriteResults() left the factors in sum_. The tile has the keys of one key block that some row sees, all if their
-// scores are asked for.
+// WriteResults() left the factors in sum_.
 absl::StatusOr<int64_t> QueryBlock::AdvanceWeights(TileKernels::State& kernels, int worker) {
-  const ResultSelection& results = task_.problem->results();
-  const int64_t first = (tile_++ - output_tiles_ - again_tiles_) * kKeyBlock;
-  const int64_t end = std::min(first + kKeyBlock, task_.problem->shape().key_length);
-  KeyRange keys = {.begin = first, .end = end};
-  const bool every_key = task_.tiling->scores_every_key();
-  if (!every_key) {
-    keys.begin = std::clamp(keys_.begin, first, end);
-    keys.end = std::clamp(keys_.end, keys.begin, end);
-    if (keys.count() == 0) keys = {.begin = first, .end = first};
-  }
-  Tile tile = MakeTile(keys, worker, kernels);
+  const int64_t weight_tile = tile_++ - output_tiles_ - again_tiles_;
+  const Tile tile = MakeTile(Results().WeightKeys(rows_, weight_tile), worker, kernels);
   if (tile.scores.keys > 0) {
     if (absl::Status scored = ComputeScores(tile); !scored.ok()) return scored;
   }
-  const TilePlace place = {.first = static_cast<int>(tile.first - first), .width = static_cast<int>(end - first)};
-  if (every_key) {
-    ScoresTile every = tile.scores;
-    every.visible = nullptr;
-    if (results.scores == ScoreStage::kSoftcapped) rows_.Cap(every);
-    WriteScoresOf(every, place, first);
-    tile.scores.scale = every.scale;
-  }
-  if (results.scores != ScoreStage::kSoftcapped) rows_.Cap(tile.scores);
-  rows_.AddBiases(tile.first, tile.scores);
-  if (results.scores == ScoreStage::kMasked) WriteScoresOf(tile.scores, place, first);
-  if (results.weights) WriteWeightsOf(tile.scores, place, first);
+  Results().WriteWeightTile(rows_, weight_tile, tile.scores, {.maximum = maximum_, .factor = sum_});
   return int64_t{rows_.count()} * kKeyBlock * task_.tiling->format().head_dim;
-}
-
-void QueryBlock::WriteScoresOf(const ScoresTile& tile, const TilePlace& place, int64_t first_key) const {
-  const AttentionProblem& problem = *task_.problem;
-  std::array<float*, kMaxTileRows> rows;
-  for (int i = 0; i < rows_.count(); ++i) {
-    const int64_t row = task_.tiling->WeightRow(rows_[i].query);
-    const int64_t head = rows_.place().batch * problem.shape().query_heads + rows_[i].head;
-    const int64_t index = (head * problem.WeightRows() + row) * problem.shape().key_length + first_key;
-    rows[i] = row < 0 ? nullptr : task_.results.scores + index;
-  }
-  WriteScores(tile, place, rows.data());
-}
-
-void QueryBlock::WriteWeightsOf(const ScoresTile& tile, const TilePlace& place, int64_t first_key) const {
-  const AttentionProblem& problem = *task_.problem;
-  const bool average = problem.results().average_weights_over_heads;
-  const int64_t heads = problem.shape().query_heads;
-  std::array<WeightsRow, kMaxTileRows> rows;
-  for (int i = 0; i < rows_.count(); ++i) {
-    const int64_t row = task_.tiling->WeightRow(rows_[i].query);
-    if (row < 0) continue;
-    const int64_t head = average ? rows_.place().batch : rows_.place().batch * heads + rows_[i].head;
-    rows[i].to = task_.results.weights + (head * problem.WeightRows() + row) * problem.shape().key_length + first_key;
-    if (!average) continue;
-    rows[i].add = rows_[i].head > 0;
-    if (rows_[i].head == heads - 1) rows[i].divisor = static_cast<float>(heads);
-  }
-  WriteWeights(tile, maximum_, sum_, place, rows.data());
 }
 
 }  // namespace attend::core

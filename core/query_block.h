@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/attention_problem.h"
+#include "core/block_results.h"
 #include "core/block_rows.h"
 #include "core/buffer_pool.h"
 #include "core/packed_key_value.h"
@@ -55,15 +56,15 @@ class QueryBlock {
 
  private:
   struct Tile;
-  struct Total;
 
   QueryBlock(const Task& task, Buffer buffer);
+
+  BlockResults Results() const { return {*task_.problem, *task_.tiling, task_.results}; }
 
   void PackQueries();
   const std::byte* QueryOf(int row) const;
   bool QueriesCanStay() const;
   void PadRows(const Matmul& matmul);
-  int64_t CountWeightTiles() const;
   Tile MakeTile(const KeyRange& keys, int worker, TileKernels::State& kernels) const;
   absl::Status ComputeScores(const Tile& tile) const;
   bool NoteSeen(const Tile& tile);
@@ -76,16 +77,11 @@ class QueryBlock {
   absl::Status AddValues(const Tile& tile, const void* weights, const void* values);
   absl::Status AddFiniteValues(const Tile& tile, const void* weights, float factor, TileKernels::State& kernels);
   void AddOtherValues(const Tile& tile);
-  Total TotalOf(int row) const;
   void WriteResults();
-  void* OutputOf(int row) const;
 
   absl::StatusOr<int64_t> AdvanceAgain(TileKernels::State& kernels, int worker);
-  void WriteOverflowed(int row) const;
 
   absl::StatusOr<int64_t> AdvanceWeights(TileKernels::State& kernels, int worker);
-  void WriteScoresOf(const ScoresTile& tile, const TilePlace& place, int64_t first_key) const;
-  void WriteWeightsOf(const ScoresTile& tile, const TilePlace& place, int64_t first_key) const;
 
   Task task_;
   Buffer buffer_;

@@ -3,7 +3,7 @@ attend_add_library(attend_core_tiles
   ALIAS attend::core_tiles
   HEADERS attention_engine.h instruction_set.h tile_kernels.h tiled_attention.h matmul.h packing.h scores_tile.h softmax.h score_transform.h
           visibility.h packed_key_value.h
-  SOURCES attention_engine.cc block_rows.cc instruction_set.cc matmul_emulation.cc onednn_matmul.cc packed_key_value.cc packing.cc query_block.cc
+  SOURCES attention_engine.cc block_results.cc block_rows.cc instruction_set.cc matmul_emulation.cc onednn_matmul.cc packed_key_value.cc packing.cc query_block.cc
           score_transform.cc softmax.cc tile_kernels.cc tiled_attention.cc tiling.cc visibility.cc
   DEPS attend::core_problem attend::core_pool absl::status absl::statusor absl::strings
   PRIVATE_DEPS OneDNN::dnnl hwy::hwy)
