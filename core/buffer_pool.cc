@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 #include <list>
 #include <map>
 #include <mutex>
@@ -203,6 +204,13 @@ Buffer BufferPool::Acquire(int64_t bytes) {
   buffer.size_ = bytes;
   buffer.capacity_ = block.capacity;
   return buffer;
+}
+
+int64_t BufferPool::MostBytes(int64_t bytes) {
+  constexpr int64_t kSmallestClass = 4096;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  if (bytes == 0) return 0;
+  return bytes > kMost / 8 * 7 - kSmallestClass ? kMost : bytes + bytes / 8 + kSmallestClass;
 }
 
 void BufferPool::Trim() { shelf_->Trim(); }

@@ -43,6 +43,9 @@ class BufferPool {
   // A block of `bytes`; an empty Buffer if bytes is 0 or memory runs out (size() tells which). Small blocks (under
   // 64 KiB) come from malloc and are never kept.
   Buffer Acquire(int64_t bytes);
+  // What a block of `bytes` counts for in used_bytes(), at most: size classes are at most an eighth apart. Saturates at
+  // the largest int64.
+  static int64_t MostBytes(int64_t bytes);
 
   // Gives idle blocks back to the system, all of them: resident memory returns after a burst.
   void Trim();

@@ -86,8 +86,7 @@ absl::StatusOr<std::unique_ptr<TileKernels>> TileKernels::Create(const Options& 
     if (!workspace.ok()) return workspace.status();
     workspaces.push_back(*std::move(workspace));
   }
-  auto state =
-      std::make_unique<State>(used, native_bfloat16, *std::move(matmul), options.buffers, std::move(workspaces));
+  auto state = std::make_unique<State>(options, used, native_bfloat16, *std::move(matmul), std::move(workspaces));
   return std::unique_ptr<TileKernels>(new TileKernels(std::move(state)));
 }
 

@@ -26,15 +26,17 @@ struct TileWorkspace {
 
 class TileKernels::State {
  public:
-  State(InstructionSet instruction_set, bool native_bfloat16, std::unique_ptr<Matmul> matmul, BufferPool* buffers,
+  State(const Options& options, InstructionSet instruction_set, bool native_bfloat16, std::unique_ptr<Matmul> matmul,
         std::vector<TileWorkspace> workspaces)
       : instruction_set_(instruction_set),
         native_bfloat16_(native_bfloat16),
+        tiles_only_(options.tiles_only),
         matmul_(std::move(matmul)),
-        buffers_(buffers),
+        buffers_(options.buffers),
         workspaces_(std::move(workspaces)) {}
 
   InstructionSet instruction_set() const { return instruction_set_; }
+  bool tiles_only() const { return tiles_only_; }
   Matmul& matmul() const { return *matmul_; }
   BufferPool& buffers() const { return *buffers_; }
   int workers() const { return static_cast<int>(workspaces_.size()); }
@@ -49,6 +51,7 @@ class TileKernels::State {
  private:
   const InstructionSet instruction_set_;
   const bool native_bfloat16_;
+  const bool tiles_only_;
   const std::unique_ptr<Matmul> matmul_;
   BufferPool* const buffers_;
   std::vector<TileWorkspace> workspaces_;

@@ -3,6 +3,8 @@
 // keys are still in the cache when they are used, and no worker waits long for packing. Packed heads live in a few
 // slots that are used again, so memory does not grow with the number of heads.
 //
+// Batch elements with few query rows are not cut into blocks (core/decode_attention.h). They come first.
+//
 // A worker that got an item of queries before the last piece of its head is packed keeps it and is told to come back.
 // Where few rows of queries read a head nothing is packed, and nobody waits.
 #include "core/tiled_attention.h"
@@ -16,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "core/decode_attention.h"
 #include "core/packed_key_value.h"
 #include "core/query_block.h"
 #include "core/tile_state.h"
@@ -27,14 +29,6 @@ namespace {
 
 // Moving an element costs about as much as this many multiply-adds.
 constexpr int64_t kPackingCost = 8;
-
-// What the pool of buffers may take for `bytes`: its size classes are at most an eighth apart.
-int64_t PooledBytes(int64_t bytes) {
-  constexpr int64_t kSmallestClass = 4096;
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  if (bytes == 0) return 0;
-  return bytes > kMost / 8 * 7 - kSmallestClass ? kMost : bytes + bytes / 8 + kSmallestClass;
-}
 
 int64_t SaturatingAdd(int64_t a, int64_t b) {
   int64_t sum = 0;
@@ -91,13 +85,14 @@ int64_t PredictScratchBytes(const AttentionProblem& problem, const TileKernels& 
   const absl::StatusOr<Tiling> tiling = Tiling::Create(problem, kernels.state());
   if (!tiling.ok()) return std::numeric_limits<int64_t>::max();
   int64_t bytes = BookkeepingBytes(*tiling, kernels.workers());
+  bytes = SaturatingAdd(bytes, DecodeAttention::Bytes(problem, *tiling, kernels.workers()));
   if (tiling->heads() == 0) return bytes;
   if (tiling->key_capacity() > 0) {
-    const int64_t head = PooledBytes(PackedKeyValue::Bytes(tiling->format(), tiling->key_capacity()));
+    const int64_t head = BufferPool::MostBytes(PackedKeyValue::Bytes(tiling->format(), tiling->key_capacity()));
     bytes = SaturatingAdd(bytes, SaturatingMultiply(head, tiling->PackedHeads(kernels.workers())));
   }
   const int64_t workers = std::min<int64_t>(tiling->total_blocks(), kernels.workers());
-  return SaturatingAdd(bytes, SaturatingMultiply(PooledBytes(QueryBlock::Bytes(*tiling)), workers));
+  return SaturatingAdd(bytes, SaturatingMultiply(BufferPool::MostBytes(QueryBlock::Bytes(*tiling)), workers));
 }
 
 class TiledAttention::Plan {
@@ -110,23 +105,29 @@ class TiledAttention::Plan {
         inputs_(inputs),
         results_(results),
         kernels_(kernels),
-        workers_(kernels.workers()),
+        workers_(tiling_.total_blocks() > 0 ? kernels.workers() : 0),
         slots_(static_cast<size_t>(tiling_.PackedHeads(kernels.workers()))),
         turns_(static_cast<size_t>(tiling_.turn_counters())),
         unfinished_blocks_(tiling_.total_blocks()) {
     for (Slot& slot : slots_) free_slots_.push_back(&slot);
+    if (tiling_.decode().heads() == 0) return;
+    decode_.emplace(
+        DecodeBlock::Task{.problem = problem_.get(), .tiling = &tiling_, .inputs = inputs_, .results = results_},
+        kernels_);
   }
 
   StepResult Step(int worker);
   bool finished() const {
-    return unfinished_blocks_.load(std::memory_order_acquire) == 0 || failed_.load(std::memory_order_acquire);
+    if (failed_.load(std::memory_order_acquire) || (decode_.has_value() && decode_->failed())) return true;
+    return unfinished_blocks_.load(std::memory_order_acquire) == 0 && (!decode_.has_value() || decode_->finished());
   }
   absl::Status status() const {
     const std::lock_guard lock(mutex_);
-    return status_;
+    return status_.ok() && decode_.has_value() ? decode_->status() : status_;
   }
   int parallelism() const {
-    return static_cast<int>(std::clamp<int64_t>(tiling_.total_blocks(), 1, tiling_.useful_workers()));
+    const int64_t items = SaturatingAdd(tiling_.total_blocks(), tiling_.decode().total());
+    return static_cast<int>(std::clamp<int64_t>(items, 1, tiling_.useful_workers()));
   }
   int64_t total_multiply_adds() const { return problem_->MultiplyAdds(); }
 
@@ -151,6 +152,7 @@ class TiledAttention::Plan {
   std::vector<WorkerBlock> workers_;  // each used by its worker alone
   std::vector<Slot> slots_;
   TurnCounters turns_;
+  std::optional<DecodeAttention> decode_;  // the batch elements that are decode
   std::atomic<int64_t> unfinished_blocks_;
   std::atomic<bool> failed_ = false;
 
@@ -229,6 +231,10 @@ Item TiledAttention::Plan::TakeItem() {
 
 TileSource::StepResult TiledAttention::Plan::Step(int worker) {
   if (finished()) return {};
+  if (decode_.has_value()) {
+    const StepResult result = decode_->Step(worker);
+    if (result.outcome != Outcome::kExhausted || workers_.empty()) return result;
+  }
   WorkerBlock& mine = workers_[worker];
   if (mine.item.kind == Item::Kind::kNone) {
     const Item item = TakeItem();

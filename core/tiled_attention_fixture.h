@@ -150,11 +150,17 @@ inline std::optional<InstructionSet> InstructionSetUnderTest() {
   return *set;
 }
 
+// Whether ATTEND_TEST_TILES_ONLY is set: then keys and values are packed even for few query rows.
+inline bool TilesOnlyUnderTest() { return std::getenv("ATTEND_TEST_TILES_ONLY") != nullptr; }
+
 class TiledAttentionTest : public testing::Test {
  protected:
-  static std::unique_ptr<TileKernels> MakeKernels(int workers, BufferPool* buffers) {
-    auto kernels =
-        TileKernels::Create({.workers = workers, .max_instruction_set = InstructionSetUnderTest(), .buffers = buffers});
+  static std::unique_ptr<TileKernels> MakeKernels(int workers, BufferPool* buffers,
+                                                  bool tiles_only = TilesOnlyUnderTest()) {
+    auto kernels = TileKernels::Create({.workers = workers,
+                                        .max_instruction_set = InstructionSetUnderTest(),
+                                        .tiles_only = tiles_only,
+                                        .buffers = buffers});
     EXPECT_TRUE(kernels.ok()) << kernels.status();
     return *std::move(kernels);
   }
@@ -177,9 +183,10 @@ class TiledAttentionTest : public testing::Test {
     return source.status();
   }
 
-  static Results Compute(const AttentionProblem& problem, Inputs& inputs, int workers = 1) {
+  static Results Compute(const AttentionProblem& problem, Inputs& inputs, int workers = 1,
+                         bool tiles_only = TilesOnlyUnderTest()) {
     BufferPool buffers(int64_t{64} << 20);
-    const auto kernels = MakeKernels(workers, &buffers);
+    const auto kernels = MakeKernels(workers, &buffers, tiles_only);
     Results results(problem);
     auto job = TiledAttention::Create(problem, inputs.all(), results.all(), *kernels);
     EXPECT_TRUE(job.ok()) << job.status();

@@ -232,7 +232,8 @@ TEST_F(TiledAttentionTest, NoOptionsBitsDependOnWorkers) {
   }
 }
 
-// One query at a time stands in tiles of its own, whatever comes before and after it in its window.
+// One query at a time stands in tiles of its own, whatever comes before and after it in its window. (So it does not
+// where it is decode.)
 TEST_F(TiledAttentionTest, AWindowsBitsDependOnNoOtherQuery) {
   Case c = Causal(200, 900, CausalAlignment::kNone);
   c.shape.query_heads = 1;
@@ -251,7 +252,7 @@ TEST_F(TiledAttentionTest, AWindowsBitsDependOnNoOtherQuery) {
     one.key = inputs.key;
     one.value = inputs.value;
     for (int64_t d = 0; d < 64; ++d) one.query.Set(d, inputs.query.Get(i * 64 + d));
-    const Results result = Compute(alone, one);
+    const Results result = Compute(alone, one, 1, /*tiles_only=*/true);
     for (int64_t d = 0; d < 64; ++d) ASSERT_EQ(result.output.Get(d), all.output.Get(i * 64 + d)) << i;
     for (int64_t j = 0; j < 900; ++j) ASSERT_EQ(result.weights[j], all.weights[i * 900 + j]) << i << " " << j;
   }

@@ -260,7 +260,7 @@ TEST_F(TiledAttentionTest, ScratchIsBoundedAndConstant) {
 TEST_F(TiledAttentionTest, RunningOutOfMemoryIsReported) {
   BufferPool buffers(0);
   const auto kernels = MakeKernels(1, &buffers);
-  Case c = Causal(1, (int64_t{1} << 40) - 1, CausalAlignment::kNone, 1024);
+  Case c = Causal(40, (int64_t{1} << 40) - 1, CausalAlignment::kNone, 1024);
   const AttentionProblem problem = MakeProblem(c);
   float unused = 0;
   auto job = TiledAttention::Create(problem, {&unused, &unused, &unused}, {&unused, nullptr, nullptr}, *kernels);

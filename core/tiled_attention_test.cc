@@ -35,7 +35,7 @@ TEST_F(TiledAttentionTest, RescalesWhatWasSummedBeforeALargerScore) {
     }
     const Results out = Compute(p, in);
     ExpectCorrect(p, in, out);
-    EXPECT_EQ(out.output.Get(0), 1);  // the first two blocks weigh less than exp(-46)
+    EXPECT_FLOAT_EQ(out.output.Get(0), 1);  // the first two blocks weigh less than exp(-46)
   }
 }
 

@@ -16,8 +16,14 @@ int64_t SaturatingMultiply(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
-// What a worker is worth waking for: about 45 us of multiply-adds at dim 64 on AVX-512. Waking takes 5 to 10.
+// What a worker is worth waking for: about 45 us of multiply-adds at dim 64 on AVX-512. Waking takes 5 to 10. Decode
+// waits for the memory: fewer take as long.
 constexpr int64_t kWorkOfAWorker = 2'000'000;
+constexpr int64_t kDecodeOfAWorker = 500'000;
+
+int CountUsefulWorkers(const AttentionProblem& problem, int64_t work_of_one, int workers) {
+  return static_cast<int>(std::clamp<int64_t>(problem.MultiplyAdds() / work_of_one, 1, workers));
+}
 
 // Blocks of about one size that leave every worker two items; large dims get smaller blocks, so that a tile stays in
 // the processor's second-level cache.
@@ -43,8 +49,14 @@ absl::StatusOr<Tiling> Tiling::Create(const AttentionProblem& problem, const Til
   format.type = problem.type();
   format.product = kernels.product_type(problem.type(), problem.options().compute_type);
   format.share_values = format.CanShareValues(problem.ValueStrides().row);
+  tiling.SelectRows();
+  if (!kernels.tiles_only()) tiling.decode_ = DecodeSplits(problem);
   // A legal batch of 2^40 without queries must cost nothing.
   if (shape.batch == 0 || shape.query_length == 0) return tiling;
+  if (tiling.decode_.takes_all()) {
+    tiling.useful_workers_ = CountUsefulWorkers(problem, kDecodeOfAWorker, kernels.workers());
+    return tiling;
+  }
 
   if (absl::Status created = tiling.CreateProducts(kernels.matmul()); !created.ok()) return created;
   tiling.heads_ = shape.batch * shape.kv_heads;
@@ -53,9 +65,8 @@ absl::StatusOr<Tiling> Tiling::Create(const AttentionProblem& problem, const Til
   tiling.padded_block_ = kernels.matmul().PaddedRows(static_cast<int>(tiling.query_block_));
   const int64_t distinct = problem.ElementsAreAlike() ? 1 : shape.batch;
   for (int64_t b = 0; b < distinct; ++b) {
-    tiling.key_capacity_ = std::max(tiling.key_capacity_, tiling.PackedKeys(b).count());
+    if (tiling.Blocks(b) > 0) tiling.key_capacity_ = std::max(tiling.key_capacity_, tiling.PackedKeys(b).count());
   }
-  tiling.SelectRows();
   return tiling;
 }
 
@@ -79,7 +90,7 @@ void Tiling::CutQueries(int workers) {
   const bool ragged = problem_->options().layout == Layout::kTHD;
   const int64_t alike = ragged ? shape.kv_heads : heads_;  // heads whose queries are counted by query_length
   const int dims = format_.padded_head_dim() + format_.padded_value_dim();
-  useful_workers_ = static_cast<int>(std::clamp<int64_t>(problem_->MultiplyAdds() / kWorkOfAWorker, 1, workers));
+  useful_workers_ = CountUsefulWorkers(*problem_, kWorkOfAWorker, workers);
   query_block_ = ChooseQueryBlock(alike, group * shape.query_length, dims, useful_workers_);
   const bool average = problem_->results().average_weights_over_heads && shape.key_length > 0;
   if (average && group <= kMaxTileRows) query_block_ = std::max<int64_t>(1, query_block_ / group) * group;
@@ -110,6 +121,7 @@ void Tiling::SelectRows() {
 int64_t Tiling::Rows(int64_t b) const { return problem_->group_size() * problem_->QueryCount(b); }
 
 int64_t Tiling::Blocks(int64_t b) const {
+  if (decode_.Rows(b) > 0) return 0;
   return pieces_ > 1 ? problem_->QueryCount(b) * pieces_ : CeilDivide(Rows(b), query_block_);
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "core/attention_problem.h"
 #include "core/block_rows.h"
+#include "core/decode_splits.h"
 #include "core/matmul.h"
 #include "core/packed_key_value.h"
 #include "core/tile_kernels.h"
@@ -22,11 +23,14 @@ class Tiling {
   // `problem` outlives the result. INTERNAL if the back end fails.
   static absl::StatusOr<Tiling> Create(const AttentionProblem& problem, const TileKernels::State& kernels);
 
+  // The batch elements that are not cut into blocks.
+  const DecodeSplits& decode() const { return decode_; }
+
   const KeyValueFormat& format() const { return format_; }
   const TileProduct& scores() const { return *scores_; }
   const TileProduct& weighted_sum() const { return *weighted_sum_; }
 
-  int64_t heads() const { return heads_; }                // batch * kv_heads; 0 if there is nothing to compute
+  int64_t heads() const { return heads_; }                // batch * kv_heads; 0 if there are no blocks
   int64_t query_block() const { return query_block_; }    // rows of a block at most: no bit of a result depends on it
   int64_t padded_block() const { return padded_block_; }  // rows that the products of a block take at most
   int64_t Blocks(int64_t b) const;                        // of each head of batch element b
@@ -75,6 +79,7 @@ class Tiling {
   int64_t Rows(int64_t b) const;  // of each head of batch element b
 
   const AttentionProblem* problem_ = nullptr;
+  DecodeSplits decode_;
   KeyValueFormat format_;
   std::shared_ptr<const TileProduct> scores_;
   std::shared_ptr<const TileProduct> weighted_sum_;

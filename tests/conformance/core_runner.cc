@@ -64,8 +64,10 @@ absl::StatusOr<std::unique_ptr<CoreRunner>> CoreRunner::Create(int workers) {
   const auto instruction_set = InstructionSetUnderTest();
   if (!instruction_set.ok()) return instruction_set.status();
   std::unique_ptr<CoreRunner> runner(new CoreRunner());
-  auto kernels = core::TileKernels::Create(
-      {.workers = workers, .max_instruction_set = *instruction_set, .buffers = &runner->buffers_});
+  auto kernels = core::TileKernels::Create({.workers = workers,
+                                            .max_instruction_set = *instruction_set,
+                                            .tiles_only = std::getenv("ATTEND_TEST_TILES_ONLY") != nullptr,
+                                            .buffers = &runner->buffers_});
   if (!kernels.ok()) return kernels.status();
   core::ComputePool::Options options;
   options.workers = workers;

@@ -1,0 +1,177 @@
+// Every property on every instruction set that this processor and this build have.
+#include "core/row_products.h"
+
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/packing_fixture.h"
+#include "gtest/gtest.h"
+
+namespace attend::core {
+namespace {
+
+constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16};
+constexpr int kDims[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 64, 80, 100, 128, 300};
+constexpr int kMaxRows = 16;
+
+class RowProductsTest : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Targets, RowProductsTest, testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         [](const auto& target) { return std::string(hwy::TargetName(target.param)); });
+
+std::vector<float> Expand(const SourceRows& rows) {
+  std::vector<float> expanded(rows.count * ExpandedDim(rows.dim));
+  for (int64_t i = 0; i < rows.count; ++i) {
+    ExpandRow(rows.row(i), rows.dim, rows.type, &expanded[i * ExpandedDim(rows.dim)]);
+  }
+  return expanded;
+}
+
+// Scores of `rows` queries, in an array with a stride of its own, whose other elements must stay.
+std::vector<float> Scores(const Source& queries, int rows, const SourceRows& keys, const SourceRows& following) {
+  const int64_t stride = keys.count + 3;
+  std::vector<float> scores(rows * stride, 123);
+  ScoreKeys(Expand(queries.rows).data(), keys, following, {.first = scores.data(), .stride = stride, .rows = rows});
+  std::vector<float> compact;
+  for (int i = 0; i < rows; ++i) {
+    compact.insert(compact.end(), &scores[i * stride], &scores[i * stride] + keys.count);
+    for (int64_t j = keys.count; j < stride; ++j) EXPECT_EQ(scores[i * stride + j], 123);
+  }
+  return compact;
+}
+
+std::vector<float> Sums(const std::vector<float>& weights, int rows, const SourceRows& values,
+                        const SourceRows& following) {
+  std::vector<float> expanded(rows * ExpandedDim(values.dim));
+  std::vector<float> copy = weights;
+  AddWeightedValues({.first = copy.data(), .stride = values.count, .rows = rows}, values, following, expanded.data());
+  std::vector<float> sums(rows * values.dim);
+  for (int i = 0; i < rows; ++i) {
+    RestoreRow(&expanded[i * ExpandedDim(values.dim)], values.dim, values.type, &sums[i * values.dim]);
+  }
+  return sums;
+}
+
+SourceRows Part(SourceRows rows, int64_t begin, int64_t count) {
+  rows.first = rows.row(begin);
+  rows.count = count;
+  return rows;
+}
+
+TEST_P(RowProductsTest, ExpandedRowsAreRestored) {
+  for (const ElementType type : kTypes) {
+    for (const int dim : kDims) {
+      const Source source(type, 1, dim, dim, dim);
+      std::vector<float> restored(dim + 1, 123);
+      RestoreRow(Expand(source.rows).data(), dim, type, restored.data());
+      for (int d = 0; d < dim; ++d) ASSERT_EQ(restored[d], source.Get(0, d)) << ElementTypeName(type) << " " << dim;
+      EXPECT_EQ(restored[dim], 123);
+    }
+  }
+}
+
+TEST_P(RowProductsTest, ScoresAreDotProducts) {
+  for (const ElementType type : kTypes) {
+    for (const int dim : kDims) {
+      for (const int64_t count : {1, 4, 7, 64, 67}) {
+        const Source queries(type, 5, dim, dim, 1), keys(type, count, dim, dim + 3, 2), values(type, 9, 40, 41, 3);
+        const std::vector<float> scores = Scores(queries, 5, keys.rows, values.rows);
+        for (int64_t x = 0; x < 5 * count; ++x) {
+          double exact = 0;
+          double size = 0;
+          for (int d = 0; d < dim; ++d) {
+            const double product = double{queries.Get(x / count, d)} * keys.Get(x % count, d);
+            exact += product;
+            size += std::abs(product);
+          }
+          ASSERT_NEAR(scores[x], exact, 1e-6 * size) << ElementTypeName(type) << " dim " << dim << " of " << count;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(RowProductsTest, SumsAreOfWeightedValues) {
+  for (const ElementType type : kTypes) {
+    for (const int dim : kDims) {
+      for (const int64_t count : {1, 31, 32, 70}) {
+        const Source weights(ElementType::kFloat32, 7, static_cast<int>(count), count, 1);
+        const Source values(type, count, dim, dim + 1, 2), keys(type, 200, 17, 30, 3);
+        const std::vector<float> sums = Sums(weights.numbers, 7, values.rows, keys.rows);
+        for (int x = 0; x < 7 * dim; ++x) {
+          double exact = 0;
+          double size = 0;
+          for (int j = 0; j < count; ++j) {
+            const double product = double{weights.Get(x / dim, j)} * values.Get(j, x % dim);
+            exact += product;
+            size += std::abs(product);
+          }
+          ASSERT_NEAR(sums[x], exact, 2e-6 * size) << ElementTypeName(type) << " dim " << dim << " of " << count;
+        }
+      }
+    }
+  }
+}
+
+// A row has the bits that it has alone, and a key those that it has alone.
+TEST_P(RowProductsTest, BitsDependOnNoOtherRowOrKey) {
+  for (const ElementType type : kTypes) {
+    for (const int dim : {3, 33, 80, 128}) {
+      constexpr int64_t kCount = 70;
+      const Source queries(type, kMaxRows, dim, dim, 1), keys(type, kCount, dim, dim, 2);
+      const Source weights(ElementType::kFloat32, kMaxRows, kCount, kCount, 3);
+      const std::vector<float> scores = Scores(queries, kMaxRows, keys.rows, {});
+      const std::vector<float> sums = Sums(weights.numbers, kMaxRows, keys.rows, {});
+      for (int rows = 1; rows <= kMaxRows; ++rows) {
+        EXPECT_EQ(std::memcmp(Scores(queries, rows, keys.rows, keys.rows).data(), scores.data(), rows * kCount * 4), 0);
+        EXPECT_EQ(std::memcmp(Sums(weights.numbers, rows, keys.rows, keys.rows).data(), sums.data(), rows * dim * 4), 0)
+            << ElementTypeName(type) << " dim " << dim << ", " << rows << " rows";
+      }
+      for (const int64_t j : {0, 1, 5, 69}) {
+        const std::vector<float> alone = Scores(queries, kMaxRows, Part(keys.rows, j, 1), {});
+        for (int i = 0; i < kMaxRows; ++i) ASSERT_EQ(alone[i], scores[i * kCount + j]) << i << " " << j;
+      }
+      // Keys added in several calls.
+      std::vector<float> parts(ExpandedDim(dim)), restored(dim), copy = weights.numbers;
+      for (const auto& [begin, count] : {std::pair<int64_t, int64_t>{0, 1}, {1, 40}, {41, 29}}) {
+        AddWeightedValues({.first = &copy[begin], .stride = kCount, .rows = 1}, Part(keys.rows, begin, count), {},
+                          parts.data());
+      }
+      RestoreRow(parts.data(), dim, type, restored.data());
+      EXPECT_EQ(std::memcmp(restored.data(), sums.data(), dim * 4), 0);
+    }
+  }
+}
+
+// An element that is not finite shows in what it is an element of, and nowhere else.
+TEST_P(RowProductsTest, NumbersThatAreNotKeepToThemselves) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const ElementType type : kTypes) {
+    for (const int dim : kDims) {
+      for (const int d : {0, dim / 2, dim - 1}) {
+        Source queries(type, 3, dim, dim, 1), keys(type, 6, dim, dim, 2);
+        for (int i = 0; i < 3; ++i) queries.Set(i, d, 1);
+        keys.Set(4, d, kInfinity);
+        const std::vector<float> scores = Scores(queries, 3, keys.rows, {});
+        for (int x = 0; x < 18; ++x) {
+          ASSERT_EQ(scores[x] == kInfinity, x % 6 == 4) << ElementTypeName(type) << " dim " << dim << " " << d;
+        }
+        const std::vector<float> sums = Sums(std::vector<float>(18, 0.5F), 3, keys.rows, {});
+        for (int x = 0; x < 3 * dim; ++x) ASSERT_EQ(std::isfinite(sums[x]), x % dim != d);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attend::core
