@@ -23,8 +23,6 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Sums of less than 2^56 weights of at most 2^8 are below 2^64.
 constexpr float kSmaller = 0x1p-64f;
-// Keys of a tile, at absolute multiples: as many as stay in the second-level cache with their values and the next keys.
-constexpr int64_t kTileKeys = 128;
 
 int64_t Align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -36,7 +34,7 @@ const void* ElementAt(const void* elements, int64_t index, ElementType type) {
 
 // The tile that begins at `first`, within `end`.
 KeyRange TileKeys(int64_t first, int64_t end) {
-  return {.begin = std::min(first, end), .end = std::min(end, (first / kTileKeys + 1) * kTileKeys)};
+  return {.begin = std::min(first, end), .end = std::min(end, (first / kKeyBlock + 1) * kKeyBlock)};
 }
 
 // What the rows of a tile see of one granule.
