@@ -160,16 +160,25 @@ TEST_F(DecodeAttentionTest, SameBitsWhateverHidesAKey) {
   c.options = {.query_offset = {1029, 1029}, .window_right = 0};
   ExpectSameBits(expected, Compute(MakeProblem(c), inputs, 2));
   // What is hidden is not looked at.
-  for (int64_t b = 0; b < 2; ++b) {
-    for (int64_t h = 0; h < 2; ++h) {
-      for (int64_t x = 1030 * 64; x < 1500 * 64; ++x) {
-        inputs.key.Set(padded.KeyIndex(b, h, 0) + x, kNan);
-        inputs.value.Set(padded.ValueIndex(b, h, 0) + x, x % 2 == 0 ? kNan : kInfinity);
-      }
-    }
+  for (int64_t x = 0; x < inputs.key.size(); ++x) {
+    if (x / 64 % 1500 < 1030) continue;
+    inputs.key.Set(x, kNan);
+    inputs.value.Set(x, x % 2 == 0 ? kNan : kInfinity);
   }
   ExpectSameBits(expected, Compute(MakeProblem(c), inputs, 2));
   ExpectSameBits(expected, Compute(padded, inputs, 2));
+}
+
+// Outputs are the same but for the elements x that `changed` names, of which check(output, x) is told.
+template <class Changed, class Check>
+void ExpectChanged(const Results& before, const Results& after, const Changed& changed, const Check& check) {
+  for (int64_t x = 0; x < before.output.size(); ++x) {
+    if (changed(x)) {
+      check(after.output.Get(x), x);
+    } else {
+      ASSERT_EQ(before.output.Get(x), after.output.Get(x)) << x;
+    }
+  }
 }
 
 // A value that is not finite reaches the rows that see its key, and changes no bit of the others.
@@ -185,20 +194,16 @@ TEST_F(DecodeAttentionTest, ValuesThatARowDoesNotSeeDoNotReachIt) {
       for (int64_t i = 0; i < 5; ++i) inputs.mask[i * 300 + 70] = i == 2;
       const Results finite = Compute(problem, inputs);
       inputs.value.Set(70 * 64 + 9, number);
-      const Results other = Compute(problem, inputs);
-      for (int64_t x = 0; x < 5 * 64; ++x) {
-        if (x == 2 * 64 + 9) {
-          EXPECT_FALSE(std::isfinite(other.output.Get(x)));
-        } else {
-          ASSERT_EQ(other.output.Get(x), finite.output.Get(x)) << x;
-        }
-      }
+      ExpectChanged(
+          finite, Compute(problem, inputs), [](int64_t x) { return x == 2 * 64 + 9; },
+          [](float output, int64_t x) { EXPECT_FALSE(std::isfinite(output)) << x; });
     }
   }
 }
 
 // Means of values that are near the largest float, though their sum is beyond it: in one split, and of several.
 TEST_F(DecodeAttentionTest, SumsThatOverflowAreMeans) {
+  constexpr float kHuge = 0x1.8p127F;
   for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16}) {
     for (const int64_t keys : {90, 1300}) {
       Case c = Decode({1, 2}, keys);
@@ -206,15 +211,10 @@ TEST_F(DecodeAttentionTest, SumsThatOverflowAreMeans) {
       const AttentionProblem problem = MakeProblem(c);
       Inputs inputs(problem, 5);
       const Results before = Compute(problem, inputs);
-      for (int64_t x = 3; x < inputs.value.size(); x += 64) inputs.value.Set(x, 0x1.8p127F);
-      const Results huge = Compute(problem, inputs, 2);
-      for (int64_t x = 0; x < huge.output.size(); ++x) {
-        if (x % 64 == 3) {
-          ASSERT_NEAR(huge.output.Get(x) / 0x1.8p127F, 1, 1e-5) << x;
-        } else {
-          ASSERT_EQ(huge.output.Get(x), before.output.Get(x)) << x;
-        }
-      }
+      for (int64_t x = 3; x < inputs.value.size(); x += 64) inputs.value.Set(x, kHuge);
+      ExpectChanged(
+          before, Compute(problem, inputs, 2), [](int64_t x) { return x % 64 == 3; },
+          [&](float output, int64_t x) { ASSERT_NEAR(output / kHuge, 1, 1e-5) << x; });
     }
   }
 }

@@ -54,6 +54,10 @@ Sight SightOf(const ScoresTile& tile, int granule) {
   return sight;
 }
 
+// What exponentials relative to `maximum` count for beside those relative to `largest`. Equal infinities have no
+// difference.
+double WeightOf(float maximum, float largest) { return maximum == largest ? 1 : std::exp(double{maximum} - largest); }
+
 // Rows [begin, end) of `rows`.
 SourceRows Part(const SourceRows& rows, int64_t begin, int64_t end) {
   SourceRows part = rows;
@@ -148,7 +152,9 @@ SourceRows DecodeBlock::ValueRows(const KeyRange& keys) const {
           .type = problem.type()};
 }
 
-DecodeSums DecodeBlock::SumsAt(std::byte* memory) const { return DecodeSums::At(memory, rows_.count(), value_dim_); }
+DecodeSums DecodeBlock::SplitAt(int64_t split, std::byte* splits) const {
+  return DecodeSums::At(splits + split * DecodeSums::Bytes(rows_.count(), value_dim_), rows_.count(), value_dim_);
+}
 
 void DecodeBlock::BeginSplit(const DecodeSums& sums) const {
   std::fill_n(sums.sums, int64_t{rows_.count()} * ExpandedDim(value_dim_), 0.0f);
@@ -201,30 +207,38 @@ void DecodeBlock::AddValues(const KeyRange& keys, const SourceRows& following, c
                             float* sums) const {
   const SourceRows values = ValueRows(keys);
   SourceRows fetched = following;
-  // Of the rows from `first_row` on.
-  const auto add = [&](int64_t begin, int64_t end, int first_row, int count) {
-    AddWeightedValues(
-        {.first = tile.scores + int64_t{first_row} * tile.keys + begin, .stride = tile.keys, .rows = count},
-        Part(values, begin, end), fetched, sums + int64_t{first_row} * ExpandedDim(value_dim_));
+  const auto add = [&](int64_t begin, int64_t end) {
+    if (begin == end) return;
+    AddWeightedValues({.first = tile.scores + begin, .stride = tile.keys, .rows = tile.rows}, Part(values, begin, end),
+                      fetched, sums);
     fetched.count = 0;
   };
   ForEachSeenRun(tile, keys.count(), [&](int64_t run_begin, int64_t run_end) {
     int64_t begin = run_begin;
     for (int64_t first = run_begin; first < run_end; first += kKeyGranule) {
-      const int64_t end = std::min<int64_t>(first + kKeyGranule, run_end);
+      const KeyRange granule = {.begin = first, .end = std::min<int64_t>(first + kKeyGranule, run_end)};
       const bool every = SightOf(tile, static_cast<int>(first / kKeyGranule)).all == ~uint64_t{0};
-      if (every || AllFinite(Part(values, first, end))) continue;
-      if (first > begin) add(begin, first, 0, tile.rows);
-      begin = end;
-      for (int i = 0; i < tile.rows; ++i) {
-        const uint64_t word = tile.visible[i * kBlockGranules + first / kKeyGranule];
-        for (int64_t j = first; j < end; ++j) {
-          if ((word >> (j - first) & 1) != 0) add(j, j + 1, i, 1);
-        }
-      }
+      if (every || AllFinite(Part(values, granule.begin, granule.end))) continue;
+      add(begin, first);
+      begin = granule.end;
+      AddSeenValues(granule, values, tile, sums);
     }
-    if (begin < run_end) add(begin, run_end, 0, tile.rows);
+    add(begin, run_end);
   });
+}
+
+// Row by row and key by key, for keys of one granule of the tile.
+void DecodeBlock::AddSeenValues(const KeyRange& granule, const SourceRows& values, const ScoresTile& tile,
+                                float* sums) const {
+  for (int i = 0; i < tile.rows; ++i) {
+    const uint64_t word = tile.visible[i * kBlockGranules + granule.begin / kKeyGranule];
+    float* const weights = tile.scores + int64_t{i} * tile.keys;
+    for (int64_t j = granule.begin; j < granule.end; ++j) {
+      if ((word >> (j - granule.begin) & 1) == 0) continue;
+      AddWeightedValues({.first = weights + j, .stride = tile.keys, .rows = 1}, Part(values, j, j + 1), {},
+                        sums + int64_t{i} * ExpandedDim(value_dim_));
+    }
+  }
 }
 
 int64_t DecodeBlock::Advance(const KeyRange& keys, int64_t end, const DecodeSums& sums,
@@ -250,56 +264,54 @@ int64_t DecodeBlock::Advance(const KeyRange& keys, int64_t end, const DecodeSums
 }
 
 void DecodeBlock::Finish(std::byte* splits) {
-  const int64_t count = task_.tiling->decode().Count(rows_.place().batch);
-  const int64_t bytes = DecodeSums::Bytes(rows_.count(), value_dim_);
-  const int64_t expanded = ExpandedDim(value_dim_);
-  const auto type = task_.problem->type();
   step_ = 0;
   again_steps_ = 0;
   for (int i = 0; i < rows_.count(); ++i) {
-    RowSum row = {.row = i, .maximum = -kInfinity};
-    for (int64_t s = 0; s < count; ++s) {
-      const DecodeSums split = SumsAt(splits + s * bytes);
-      row.sees |= split.sees[i];
-      row.maximum = std::max(row.maximum, split.maximum[i]);
-    }
-    // Equal infinities have no difference.
-    const auto weight = [&](const DecodeSums& split) {
-      return split.maximum[i] == row.maximum ? 1 : std::exp(double{split.maximum[i]} - row.maximum);
-    };
-    double sum = 0;
-    for (int64_t s = 0; s < count; ++s) {
-      const DecodeSums split = SumsAt(splits + s * bytes);
-      sum += weight(split) * split.sum[i];
-    }
-    row.sum = static_cast<float>(sum);
+    const RowSum row = MergeWeights(i, splits);
     const RowTotal total = Results().TotalOf(rows_, row);
     maximum_[i] = row.maximum;
     factor_[i] = total.factor;
     Results().WriteLogsumexp(rows_, i, total.logsumexp);
-    overflowed_[i] = false;
-    if (!row.sees || value_dim_ == 0) {
-      Results().WriteOutput(rows_, i, nullptr, 0);
-      continue;
-    }
-    std::fill_n(merged_, expanded, 0.0f);
-    for (int64_t s = 0; s < count; ++s) {
-      const DecodeSums split = SumsAt(splits + s * bytes);
-      const auto factor = static_cast<float>(weight(split));
-      const float* const sums = split.sums + i * expanded;
-      for (int64_t x = 0; x < expanded; ++x) merged_[x] += factor * sums[x];
-    }
-    float* const restored = merged_ + expanded;
-    RestoreRow(merged_, value_dim_, type, restored);
-    const bool finite = Results().WriteOutput(rows_, i, restored, total.factor);
+    const float* const sums = row.sees && value_dim_ > 0 ? MergeValues(row, splits) : nullptr;
+    const bool finite = Results().WriteOutput(rows_, i, sums, total.factor);
     overflowed_[i] = !finite && !std::isnan(total.factor);
-    if (overflowed_[i]) again_steps_ = 1;
-  }
-  if (again_steps_ > 0) {
+    if (!overflowed_[i]) continue;
     const KeyRange keys = rows_.keys();
     again_steps_ = (keys.end - 1) / kDecodePiece - keys.begin / kDecodePiece + 1;
   }
   weight_steps_ = Results().CountWeightTiles(rows_);
+}
+
+RowSum DecodeBlock::MergeWeights(int row, std::byte* splits) const {
+  RowSum merged = {.row = row, .maximum = -kInfinity};
+  const int64_t count = task_.tiling->decode().Count(rows_.place().batch);
+  for (int64_t s = 0; s < count; ++s) {
+    const DecodeSums split = SplitAt(s, splits);
+    merged.sees |= split.sees[row];
+    merged.maximum = std::max(merged.maximum, split.maximum[row]);
+  }
+  double sum = 0;
+  for (int64_t s = 0; s < count; ++s) {
+    const DecodeSums split = SplitAt(s, splits);
+    sum += WeightOf(split.maximum[row], merged.maximum) * split.sum[row];
+  }
+  merged.sum = static_cast<float>(sum);
+  return merged;
+}
+
+// In order, [value_dim].
+const float* DecodeBlock::MergeValues(const RowSum& row, std::byte* splits) const {
+  const int64_t count = task_.tiling->decode().Count(rows_.place().batch);
+  const int64_t expanded = ExpandedDim(value_dim_);
+  std::fill_n(merged_, expanded, 0.0f);
+  for (int64_t s = 0; s < count; ++s) {
+    const DecodeSums split = SplitAt(s, splits);
+    const auto weight = static_cast<float>(WeightOf(split.maximum[row.row], row.maximum));
+    const float* const sums = split.sums + row.row * expanded;
+    for (int64_t x = 0; x < expanded; ++x) merged_[x] += weight * sums[x];
+  }
+  RestoreRow(merged_, value_dim_, task_.problem->type(), merged_ + expanded);
+  return merged_ + expanded;
 }
 
 int64_t DecodeBlock::FinishStep(std::byte* splits, TileWorkspace& workspace) {
@@ -308,7 +320,7 @@ int64_t DecodeBlock::FinishStep(std::byte* splits, TileWorkspace& workspace) {
 
 // The maxima stay: none would grow by enough.
 int64_t DecodeBlock::AdvanceAgain(std::byte* splits, TileWorkspace& workspace) {
-  const DecodeSums again = SumsAt(splits);
+  const DecodeSums again = SplitAt(0, splits);
   if (step_ == 0) BeginSplit(again);
   const KeyRange all = rows_.keys();
   const int64_t piece = all.begin / kDecodePiece + step_++;

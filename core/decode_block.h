@@ -71,11 +71,14 @@ class DecodeBlock {
   BlockResults Results() const { return {*task_.problem, *task_.tiling, task_.results}; }
   SourceRows KeyRows(const KeyRange& keys) const;
   SourceRows ValueRows(const KeyRange& keys) const;
-  DecodeSums SumsAt(std::byte* memory) const;
+  DecodeSums SplitAt(int64_t split, std::byte* splits) const;
   ScoresTile MakeTile(const KeyRange& keys, TileWorkspace& workspace) const;
   bool NoteSeen(const ScoresTile& tile, bool* sees) const;
   void ComputeScores(const KeyRange& keys, const SourceRows& following, const ScoresTile& tile) const;
   void AddValues(const KeyRange& keys, const SourceRows& following, const ScoresTile& tile, float* sums) const;
+  void AddSeenValues(const KeyRange& granule, const SourceRows& values, const ScoresTile& tile, float* sums) const;
+  RowSum MergeWeights(int row, std::byte* splits) const;
+  const float* MergeValues(const RowSum& row, std::byte* splits) const;
   int64_t AdvanceAgain(std::byte* splits, TileWorkspace& workspace);
   int64_t AdvanceWeights(TileWorkspace& workspace);
 
@@ -84,7 +87,7 @@ class DecodeBlock {
   int value_dim_ = 0;  // 0 if no values are needed
   Buffer buffer_;
   float* queries_ = nullptr;  // [rows, ExpandedDim(head_dim)], expanded
-  float* merged_ = nullptr;   // [2, ExpandedDim(value_dim)]
+  float* merged_ = nullptr;   // [2, ExpandedDim(value_dim)]: expanded, in order
 
   BlockRows rows_;
   std::array<float, kMaxDecodeRows> maximum_;
