@@ -36,7 +36,7 @@ OWNERS = [
 FOREIGN_TO_CORE = re.compile(r"(grpc|grpcpp|google|spdlog|prometheus|httplib|nlohmann|CLI)(/|\.h)|syslog\.h")
 # Files of core that may name oneDNN, and those that may hold SIMD or choose its targets.
 ONEDNN_FILES = re.compile(r"core/onednn_\w+\.(h|cc)$")
-SIMD_FILES = re.compile(r"core/((softmax|packing|score_transform|visibility|element_load)(_\w+)?(-inl)?\.(h|cc)|tile_kernels\.cc)$")
+SIMD_FILES = re.compile(r"core/((softmax|packing|row_products|score_transform|visibility|element_load)(_\w+)?(-inl)?\.(h|cc)|tile_kernels\.cc)$")
 ONEDNN_NAMES = re.compile(r"\bdnnl(_\w+|::\w+)")
 SIMD_NAMES = re.compile(r"\b(HWY_\w+|hwy::\w+|_mm\d*_\w+|__m(128|256|512)\w*)")
 # Core does not log, print, read the environment, exit or abort.
