@@ -1,0 +1,60 @@
+"""The real server, for all tests: pytest --server=PROGRAM [--protoc=PROGRAM]."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import attend
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+START_SECONDS = 60
+sys.path.append(str(REPOSITORY / "tests" / "interop"))  # the oracle and its bounds
+# Last, so that only what this environment lacks is found there: PyTorch is too large for two environments.
+sys.path.append(str(REPOSITORY / "build" / "interop" / "pytorch" / "lib" / "python{}.{}".format(*sys.version_info) /
+                    "site-packages"))
+# A proxy of the environment must not come between the tests' own servers and clients.
+os.environ["no_proxy"] = "*"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--server", default=str(REPOSITORY / "build" / "release" / "bin" / "attend-server"))
+    parser.addoption("--protoc", default="protoc")
+
+
+@pytest.fixture(scope="session")
+def server(request, tmp_path_factory):
+    """The addresses of a server that runs: {"grpc": "host:port", "http": ...}."""
+    ready_file = tmp_path_factory.mktemp("server") / "ready.json"
+    process = subprocess.Popen([request.config.getoption("--server"), "--grpc_address=127.0.0.1:0",
+                                "--http_address=127.0.0.1:0", "--log_level=warning", "--max_message_bytes=64MiB",
+                                f"--ready_file={ready_file}"])
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not ready_file.exists():
+            assert process.poll() is None and time.monotonic() < deadline, "the server did not become ready"
+            time.sleep(0.05)
+        yield json.loads(ready_file.read_text())
+        process.terminate()
+        assert process.wait(timeout=START_SECONDS) == 0
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def client(server):
+    with attend.connect(server["grpc"]) as client:
+        yield client
+
+
+@pytest.fixture
+def tensors():
+    """query [2, 4, 5, 8], key [2, 2, 7, 8] and value [2, 2, 7, 6] of float32."""
+    random = np.random.default_rng(7)
+    shapes = ((2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 6))
+    return tuple(random.standard_normal(shape, dtype=np.float32) for shape in shapes)
