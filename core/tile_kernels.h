@@ -23,7 +23,7 @@ class TileKernels {
     // f32, for tests: core/matmul_emulation.h), else the processor's own best. Process-wide: the first value given
     // holds for oneDNN and for SIMD alike; a different one later is FAILED_PRECONDITION.
     std::optional<InstructionSet> max_instruction_set;
-    // For tests: packs keys and values even for few query rows (core/decode_splits.h).
+    // For tests: computes few query rows in tiles as well (core/decode_splits.h).
     bool tiles_only = false;
     // Where packed keys and values come from; outlives the kernels.
     BufferPool* buffers = nullptr;

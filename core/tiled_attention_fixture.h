@@ -150,7 +150,7 @@ inline std::optional<InstructionSet> InstructionSetUnderTest() {
   return *set;
 }
 
-// Whether ATTEND_TEST_TILES_ONLY is set: then keys and values are packed even for few query rows.
+// Whether ATTEND_TEST_TILES_ONLY is set: then few query rows are computed in tiles as well.
 inline bool TilesOnlyUnderTest() { return std::getenv("ATTEND_TEST_TILES_ONLY") != nullptr; }
 
 class TiledAttentionTest : public testing::Test {

@@ -18,7 +18,7 @@ namespace attend::testing {
 class CoreRunner {
  public:
   // With instructions no better than the environment variable ATTEND_TEST_INSTRUCTION_SET names, if set; with
-  // packed keys and values only, if ATTEND_TEST_TILES_ONLY is.
+  // tiles only, if ATTEND_TEST_TILES_ONLY is.
   static absl::StatusOr<std::unique_ptr<CoreRunner>> Create(int workers);
   ~CoreRunner();
 
