@@ -12,6 +12,10 @@
 
 namespace attend::core {
 
+// What a second pass multiplies values with where sums overflowed: those of less than 2^56 weights of at most 2^8 are
+// below 2^64.
+inline constexpr float kOverflowScale = 0x1p-64f;
+
 // Row i of a block: exponentials of its scores relative to `maximum`, and their sum. `sees` says whether it has seen
 // any key: decided from masks, never from numbers.
 struct RowSum {

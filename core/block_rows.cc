@@ -63,6 +63,15 @@ const uint64_t* BlockRows::See(int64_t first, int keys, uint64_t* words) const {
   return words;
 }
 
+ScoresTile BlockRows::TileOf(const KeyRange& keys, float* scores, uint64_t* visible) const {
+  const int count = static_cast<int>((keys.count() + kKeyGranule - 1) / kKeyGranule * kKeyGranule);
+  return {.scores = scores,
+          .visible = See(keys.begin, count, visible),
+          .rows = place_.count,
+          .keys = count,
+          .scale = problem_->scale()};
+}
+
 void BlockRows::Cap(ScoresTile& tile) const {
   if (problem_->options().softcap > 0) CapScores(problem_->options().softcap, tile);
 }
@@ -103,6 +112,21 @@ void BlockRows::AddDistancesFrom(int64_t first, ScoresTile& tile) const {
     positions[i] = SaturatingAdd(SaturatingAdd(offset, rows_[i].query), -first);
   }
   AddDistances({.slopes = slopes.data(), .positions = positions.data()}, tile);
+}
+
+bool NoteSeen(const ScoresTile& tile, bool* sees) {
+  if (tile.visible == nullptr) {
+    std::fill_n(sees, tile.rows, true);
+    return true;
+  }
+  bool any = false;
+  for (int i = 0; i < tile.rows; ++i) {
+    const uint64_t* const words = tile.visible + i * kBlockGranules;
+    const bool seen = std::any_of(words, words + kBlockGranules, [](uint64_t word) { return word != 0; });
+    sees[i] |= seen;
+    any |= seen;
+  }
+  return any;
 }
 
 }  // namespace attend::core

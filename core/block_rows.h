@@ -41,6 +41,10 @@ class BlockRows {
   // position, the mask and a bias of -inf. Returns null if that is all of them, for every row; else `words`.
   const uint64_t* See(int64_t first, int keys, uint64_t* words) const;
 
+  // The tile of `keys`, which begin at a granule and may be none, in memory of a worker's: `scores` are yet to be
+  // computed, `visible` is as for See().
+  ScoresTile TileOf(const KeyRange& keys, float* scores, uint64_t* visible) const;
+
   // The steps between the product and the softmax, for a tile that begins at key `first`. Nothing to do where the
   // problem has no such option.
   void Cap(ScoresTile& tile) const;
@@ -60,6 +64,9 @@ class BlockRows {
   Place place_;
   std::array<BlockRow, kMaxTileRows> rows_;
 };
+
+// Whether any row sees any key of the tile. Sets those of `sees` [tile.rows] that do.
+bool NoteSeen(const ScoresTile& tile, bool* sees);
 
 }  // namespace attend::core
 

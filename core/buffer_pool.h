@@ -33,6 +33,10 @@ class Buffer {
   int64_t capacity_ = 0;
 };
 
+// Bytes that a part of a block takes where the next one is to be aligned as the block is.
+constexpr int64_t AlignedBytes(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+constexpr int64_t FloatBytes(int64_t count) { return AlignedBytes(count * static_cast<int64_t>(sizeof(float))); }
+
 // Thread-safe.
 class BufferPool {
  public:

@@ -21,12 +21,6 @@ namespace attend::core {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// Sums of less than 2^56 weights of at most 2^8 are below 2^64.
-constexpr float kSmaller = 0x1p-64f;
-
-int64_t Align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-int64_t FloatBytes(int64_t count) { return Align(count * static_cast<int64_t>(sizeof(float))); }
 
 const void* ElementAt(const void* elements, int64_t index, ElementType type) {
   return static_cast<const std::byte*>(elements) + index * ElementBytes(type);
@@ -83,7 +77,7 @@ void ForEachSeenRun(const ScoresTile& tile, int64_t keys, const Use& use) {
 }  // namespace
 
 int64_t DecodeSums::Bytes(int rows, int value_dim) {
-  return FloatBytes(int64_t{rows} * ExpandedDim(value_dim)) + 2 * FloatBytes(rows) + Align(rows);
+  return FloatBytes(int64_t{rows} * ExpandedDim(value_dim)) + 2 * FloatBytes(rows) + AlignedBytes(rows);
 }
 
 DecodeSums DecodeSums::At(std::byte* memory, int rows, int value_dim) {
@@ -163,31 +157,6 @@ void DecodeBlock::BeginSplit(const DecodeSums& sums) const {
   std::fill_n(sums.sees, rows_.count(), false);
 }
 
-ScoresTile DecodeBlock::MakeTile(const KeyRange& keys, TileWorkspace& workspace) const {
-  const int count = static_cast<int>((keys.count() + kKeyGranule - 1) / kKeyGranule * kKeyGranule);
-  return {.scores = workspace.scores,
-          .visible = rows_.See(keys.begin, count, workspace.visible),
-          .rows = rows_.count(),
-          .keys = count,
-          .scale = task_.problem->scale()};
-}
-
-// Whether any row sees any key of the tile.
-bool DecodeBlock::NoteSeen(const ScoresTile& tile, bool* sees) const {
-  if (tile.visible == nullptr) {
-    std::fill_n(sees, rows_.count(), true);
-    return true;
-  }
-  bool any = false;
-  for (int i = 0; i < rows_.count(); ++i) {
-    const uint64_t* const words = tile.visible + i * kBlockGranules;
-    const bool seen = std::any_of(words, words + kBlockGranules, [](uint64_t word) { return word != 0; });
-    sees[i] |= seen;
-    any |= seen;
-  }
-  return any;
-}
-
 // Scores of the granules that some row sees, and zeros for keys that are not there.
 void DecodeBlock::ComputeScores(const KeyRange& keys, const SourceRows& following, const ScoresTile& tile) const {
   const SourceRows rows = KeyRows(keys);
@@ -248,7 +217,7 @@ int64_t DecodeBlock::Advance(const KeyRange& keys, int64_t end, const DecodeSums
   for (int64_t first = keys.begin; first < keys.end;) {
     const KeyRange tile_keys = TileKeys(first, keys.end);
     first = tile_keys.end;
-    ScoresTile tile = MakeTile(tile_keys, workspace);
+    ScoresTile tile = rows_.TileOf(tile_keys, workspace.scores, workspace.visible);
     if (!NoteSeen(tile, sums.sees)) continue;
     const SourceRows next = KeyRows(TileKeys(first, end));
     ComputeScores(tile_keys, value_dim_ > 0 ? ValueRows(tile_keys) : next, tile);
@@ -329,21 +298,21 @@ int64_t DecodeBlock::AdvanceAgain(std::byte* splits, TileWorkspace& workspace) {
   for (int64_t first = std::max(all.begin, piece * kDecodePiece); first < end;) {
     const KeyRange keys = TileKeys(first, end);
     first = keys.end;
-    ScoresTile tile = MakeTile(keys, workspace);
+    ScoresTile tile = rows_.TileOf(keys, workspace.scores, workspace.visible);
     if (!NoteSeen(tile, again.sees)) continue;
     ComputeScores(keys, none, tile);
     rows_.Cap(tile);
     rows_.AddBiases(keys.begin, tile);
     std::array<float, kMaxDecodeRows> correction;
     UpdateSoftmax(tile, {.maximum = maximum_.data(), .sum = again.sum, .correction = correction.data()});
-    for (int64_t x = 0; x < int64_t{tile.rows} * tile.keys; ++x) tile.scores[x] *= kSmaller;
+    for (int64_t x = 0; x < int64_t{tile.rows} * tile.keys; ++x) tile.scores[x] *= kOverflowScale;
     AddValues(keys, none, tile, again.sums);
   }
   if (step_ == again_steps_) {
     for (int i = 0; i < rows_.count(); ++i) {
       if (!overflowed_[i]) continue;
       RestoreRow(again.sums + i * ExpandedDim(value_dim_), value_dim_, task_.problem->type(), merged_);
-      Results().WriteOverflowed(rows_, i, merged_, double{factor_[i]} / kSmaller);
+      Results().WriteOverflowed(rows_, i, merged_, double{factor_[i]} / kOverflowScale);
     }
   }
   return (end - piece * kDecodePiece) * rows_.count() * (head_dim_ + value_dim_);
@@ -352,7 +321,7 @@ int64_t DecodeBlock::AdvanceAgain(std::byte* splits, TileWorkspace& workspace) {
 int64_t DecodeBlock::AdvanceWeights(TileWorkspace& workspace) {
   const int64_t weight_tile = step_++ - again_steps_;
   const KeyRange keys = Results().WeightKeys(rows_, weight_tile);
-  const ScoresTile tile = MakeTile(keys, workspace);
+  const ScoresTile tile = rows_.TileOf(keys, workspace.scores, workspace.visible);
   ScoresTile needed = tile;
   if (task_.tiling->scores_every_key()) needed.visible = nullptr;
   if (keys.count() > 0) ComputeScores(keys, {}, needed);

@@ -72,8 +72,6 @@ class DecodeBlock {
   SourceRows KeyRows(const KeyRange& keys) const;
   SourceRows ValueRows(const KeyRange& keys) const;
   DecodeSums SplitAt(int64_t split, std::byte* splits) const;
-  ScoresTile MakeTile(const KeyRange& keys, TileWorkspace& workspace) const;
-  bool NoteSeen(const ScoresTile& tile, bool* sees) const;
   void ComputeScores(const KeyRange& keys, const SourceRows& following, const ScoresTile& tile) const;
   void AddValues(const KeyRange& keys, const SourceRows& following, const ScoresTile& tile, float* sums) const;
   void AddSeenValues(const KeyRange& granule, const SourceRows& values, const ScoresTile& tile, float* sums) const;

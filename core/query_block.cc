@@ -23,12 +23,6 @@ namespace attend::core {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// Sums of less than 2^56 weights of at most 2^8 are below 2^64.
-constexpr float kSmaller = 0x1p-64f;
-
-int64_t Align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-int64_t FloatBytes(int64_t count) { return Align(count * static_cast<int64_t>(sizeof(float))); }
 
 int64_t CountBlocks(int64_t keys) { return (keys + kKeyBlock - 1) / kKeyBlock; }
 
@@ -62,7 +56,7 @@ struct QueryBlock::Tile {
 int64_t QueryBlock::Bytes(const Tiling& tiling) {
   const KeyValueFormat& format = tiling.format();
   const int64_t rows = tiling.padded_block();
-  return Align(rows * format.padded_head_dim() * ProductBytes(format.product)) +
+  return AlignedBytes(rows * format.padded_head_dim() * ProductBytes(format.product)) +
          FloatBytes(rows * format.padded_value_dim()) + 3 * FloatBytes(rows);
 }
 
@@ -84,7 +78,7 @@ QueryBlock::QueryBlock(const Task& task, Buffer buffer) : task_(task), buffer_(s
     next += bytes;
     return static_cast<void*>(part);
   };
-  packed_queries_ = take(Align(rows * format.padded_head_dim() * ProductBytes(format.product)));
+  packed_queries_ = take(AlignedBytes(rows * format.padded_head_dim() * ProductBytes(format.product)));
   sums_ = static_cast<float*>(take(FloatBytes(rows * format.padded_value_dim())));
   maximum_ = static_cast<float*>(take(FloatBytes(rows)));
   sum_ = static_cast<float*>(take(FloatBytes(rows)));
@@ -147,17 +141,11 @@ void QueryBlock::PadRows(const Matmul& matmul) {
   std::memset(static_cast<std::byte*>(packed_queries_) + rows * row_bytes, 0, (padded_rows_ - rows) * row_bytes);
 }
 
-// `keys` begins at a granule. They may be none.
 QueryBlock::Tile QueryBlock::MakeTile(const KeyRange& keys, int worker, TileKernels::State& kernels) const {
   TileWorkspace& workspace = kernels.workspace(worker);
-  const int count = static_cast<int>((keys.count() + kKeyGranule - 1) / kKeyGranule * kKeyGranule);
   return {.first = keys.begin,
           .worker = worker,
-          .scores = {.scores = workspace.scores,
-                     .visible = rows_.See(keys.begin, count, workspace.visible),
-                     .rows = rows_.count(),
-                     .keys = count,
-                     .scale = task_.problem->scale()}};
+          .scores = rows_.TileOf(keys, workspace.scores, workspace.visible)};
 }
 
 absl::Status QueryBlock::ComputeScores(const Tile& tile) const {
@@ -192,29 +180,13 @@ absl::StatusOr<int64_t> QueryBlock::AdvanceOutput(TileKernels::State& kernels, i
   int64_t multiply_adds = 0;
   if (keys.count() > 0) {
     Tile tile = MakeTile(keys, worker, kernels);
-    if (NoteSeen(tile)) {
+    if (NoteSeen(tile.scores, sees_.data())) {
       if (absl::Status attended = Attend(tile, kernels); !attended.ok()) return attended;
       multiply_adds = OutputWork(tile);
     }
   }
   if (tile_ == output_tiles_) WriteResults();
   return multiply_adds;
-}
-
-// Whether any row sees any key of the tile.
-bool QueryBlock::NoteSeen(const Tile& tile) {
-  if (tile.scores.visible == nullptr) {
-    std::fill_n(sees_.begin(), rows_.count(), true);
-    return true;
-  }
-  bool any = false;
-  for (int i = 0; i < rows_.count(); ++i) {
-    const uint64_t* const words = tile.scores.visible + i * kBlockGranules;
-    const bool sees = std::any_of(words, words + kBlockGranules, [](uint64_t word) { return word != 0; });
-    sees_[i] |= sees;
-    any |= sees;
-  }
-  return any;
 }
 
 absl::Status QueryBlock::Attend(Tile& tile, TileKernels::State& kernels) {
@@ -308,13 +280,13 @@ absl::StatusOr<int64_t> QueryBlock::AdvanceAgain(TileKernels::State& kernels, in
   const KeyRange keys = OutputKeys(tile_++ - output_tiles_);
   Tile tile = MakeTile(keys, worker, kernels);
   int64_t multiply_adds = 0;
-  if (NoteSeen(tile)) {
+  if (NoteSeen(tile.scores, sees_.data())) {
     if (absl::Status scored = ComputeScores(tile); !scored.ok()) return scored;
     rows_.Cap(tile.scores);
     rows_.AddBiases(tile.first, tile.scores);
     std::array<float, kMaxTileRows> sum = {};
     const void* weights = Weigh(tile, {.maximum = maximum_, .sum = sum.data(), .correction = correction_}, kernels);
-    if (absl::Status added = AddFiniteValues(tile, weights, kSmaller, kernels); !added.ok()) return added;
+    if (absl::Status added = AddFiniteValues(tile, weights, kOverflowScale, kernels); !added.ok()) return added;
     has_sums_ = true;
     multiply_adds = OutputWork(tile);
   }
@@ -322,7 +294,7 @@ absl::StatusOr<int64_t> QueryBlock::AdvanceAgain(TileKernels::State& kernels, in
     for (int i = 0; i < rows_.count(); ++i) {
       if (!overflowed_[i]) continue;
       const float* const sums = sums_ + int64_t{i} * task_.tiling->format().padded_value_dim();
-      Results().WriteOverflowed(rows_, i, sums, double{sum_[i]} / kSmaller);
+      Results().WriteOverflowed(rows_, i, sums, double{sum_[i]} / kOverflowScale);
     }
   }
   return multiply_adds;

@@ -67,7 +67,6 @@ class QueryBlock {
   void PadRows(const Matmul& matmul);
   Tile MakeTile(const KeyRange& keys, int worker, TileKernels::State& kernels) const;
   absl::Status ComputeScores(const Tile& tile) const;
-  bool NoteSeen(const Tile& tile);
   KeyRange OutputKeys(int64_t tile) const;
   int64_t OutputWork(const Tile& tile) const;
   const void* Weigh(const Tile& tile, const RowState& state, TileKernels::State& kernels) const;
