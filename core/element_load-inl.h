@@ -13,6 +13,8 @@
 
 #include <hwy/highway.h>
 
+#include "core/element_type.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace attend::core {
 namespace HWY_NAMESPACE {
@@ -28,6 +30,20 @@ struct BFloat16 {
 struct Float16 {
   using Bits = uint16_t;
 };
+
+// Returns use(type) with the element type's name.
+template <class Use>
+HWY_INLINE auto WithElementType(ElementType type, const Use& use) {
+  switch (type) {
+    case ElementType::kBFloat16:
+      return use(BFloat16());
+    case ElementType::kFloat16:
+      return use(Float16());
+    case ElementType::kFloat32:
+      break;
+  }
+  return use(Float32());
+}
 
 // As many elements as D has lanes, as floats. Exact.
 template <class D>

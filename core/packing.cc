@@ -44,14 +44,7 @@ void ConvertRows(Type type, const SourceRows& rows, size_t padded_dim, float* ou
 }
 
 void RowsToFloat(const SourceRows& rows, int padded_dim, float* out) {
-  switch (rows.type) {
-    case ElementType::kFloat32:
-      return ConvertRows(Float32(), rows, padded_dim, out);
-    case ElementType::kBFloat16:
-      return ConvertRows(BFloat16(), rows, padded_dim, out);
-    case ElementType::kFloat16:
-      return ConvertRows(Float16(), rows, padded_dim, out);
-  }
+  return WithElementType(rows.type, [&](auto type) HWY_ATTR { return ConvertRows(type, rows, padded_dim, out); });
 }
 
 // Four keys' elements dim..dim+3 (`count` of them there, zeros beyond) to four rows of the panel.
@@ -97,14 +90,8 @@ void TransposeKeys(Type type, const SourceRows& rows, size_t padded_count, size_
 }
 
 void KeysToFloatPanel(const SourceRows& rows, int padded_count, int stride, float* out) {
-  switch (rows.type) {
-    case ElementType::kFloat32:
-      return TransposeKeys(Float32(), rows, padded_count, stride, out);
-    case ElementType::kBFloat16:
-      return TransposeKeys(BFloat16(), rows, padded_count, stride, out);
-    case ElementType::kFloat16:
-      return TransposeKeys(Float16(), rows, padded_count, stride, out);
-  }
+  return WithElementType(rows.type,
+                         [&](auto type) HWY_ATTR { return TransposeKeys(type, rows, padded_count, stride, out); });
 }
 
 // x - x is 0 for finite numbers and NaN for all others.
@@ -130,15 +117,7 @@ bool RowsAreFinite(Type type, const SourceRows& rows) {
 }
 
 bool FiniteRows(const SourceRows& rows) {
-  switch (rows.type) {
-    case ElementType::kFloat32:
-      return RowsAreFinite(Float32(), rows);
-    case ElementType::kBFloat16:
-      return RowsAreFinite(BFloat16(), rows);
-    case ElementType::kFloat16:
-      return RowsAreFinite(Float16(), rows);
-  }
-  return false;
+  return WithElementType(rows.type, [&](auto type) HWY_ATTR { return RowsAreFinite(type, rows); });
 }
 
 void Expand(const uint16_t* from, size_t count, float* to) { ConvertRow(BFloat16(), from, count, count, to); }

@@ -101,14 +101,9 @@ void Expand(Type type, const typename Type::Bits* from, int dim, float* to) {
 }
 
 void ExpandElements(const void* from, int dim, ElementType type, float* to) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return Expand(Float32(), static_cast<const float*>(from), dim, to);
-    case ElementType::kBFloat16:
-      return Expand(BFloat16(), static_cast<const uint16_t*>(from), dim, to);
-    case ElementType::kFloat16:
-      return Expand(Float16(), static_cast<const uint16_t*>(from), dim, to);
-  }
+  return WithElementType(type, [&](auto type) HWY_ATTR {
+    return Expand(type, static_cast<const typename decltype(type)::Bits*>(from), dim, to);
+  });
 }
 
 void Restore(const float* from, int dim, ElementType type, float* to) {
@@ -366,14 +361,7 @@ void Score(Type type, const float* queries, const SourceRows& keys, const Source
 }
 
 void ScoreAll(const float* queries, const SourceRows& keys, const SourceRows& following, const RowNumbers& scores) {
-  switch (keys.type) {
-    case ElementType::kFloat32:
-      return Score(Float32(), queries, keys, following, scores);
-    case ElementType::kBFloat16:
-      return Score(BFloat16(), queries, keys, following, scores);
-    case ElementType::kFloat16:
-      return Score(Float16(), queries, keys, following, scores);
-  }
+  return WithElementType(keys.type, [&](auto type) HWY_ATTR { return Score(type, queries, keys, following, scores); });
 }
 
 // A block of sums: kRows rows by kPairs pairs of vectors from element x on.
@@ -473,14 +461,7 @@ void Sum(Type type, const RowNumbers& weights, const SourceRows& values, const S
 }
 
 void SumAll(const RowNumbers& weights, const SourceRows& values, const SourceRows& following, float* sums) {
-  switch (values.type) {
-    case ElementType::kFloat32:
-      return Sum(Float32(), weights, values, following, sums);
-    case ElementType::kBFloat16:
-      return Sum(BFloat16(), weights, values, following, sums);
-    case ElementType::kFloat16:
-      return Sum(Float16(), weights, values, following, sums);
-  }
+  return WithElementType(values.type, [&](auto type) HWY_ATTR { return Sum(type, weights, values, following, sums); });
 }
 
 }  // namespace HWY_NAMESPACE

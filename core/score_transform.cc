@@ -74,14 +74,7 @@ void AddElements(Type type, const TileTensor& bias, const ScoresTile& tile) {
 }
 
 void AddTensor(const TileTensor& bias, const ScoresTile& tile) {
-  switch (bias.type) {
-    case ElementType::kFloat32:
-      return AddElements(Float32(), bias, tile);
-    case ElementType::kBFloat16:
-      return AddElements(BFloat16(), bias, tile);
-    case ElementType::kFloat16:
-      return AddElements(Float16(), bias, tile);
-  }
+  return WithElementType(bias.type, [&](auto type) HWY_ATTR { return AddElements(type, bias, tile); });
 }
 
 // |position - x| for a vector of keys from x on. Floats count exactly up to 2^24; further away each distance is rounded
