@@ -25,6 +25,7 @@
 #include <hwy/highway.h>
 
 #include "core/element_load-inl.h"
+#include "core/row_fetcher.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attend::core {
@@ -127,68 +128,11 @@ void Restore(const float* from, int dim, ElementType type, float* to) {
   memcpy(to + x, from + x + (dim < kLanes ? 0 : kLanes - last), static_cast<size_t>(last) * sizeof(float));
 }
 
-constexpr int64_t kLine = 64;
-constexpr int kSecondLevel = 2;
-
-// Fetches rows into the second-level cache (the first is too small for what lies between fetching and reading), evenly
-// over a number of steps: a burst would keep the processor waiting, and leave the memory idle after it.
-class Fetcher {
- public:
-  Fetcher(const SourceRows& rows, int64_t steps)
-      : rows_(rows.count), stride_(rows.stride * ElementBytes(rows.type)), steps_(steps) {
-    row_bytes_ = rows.dim * ElementBytes(rows.type);
-    if (stride_ == row_bytes_ && rows_ > 0) {  // rows one after the other are one long row
-      row_bytes_ *= rows_;
-      rows_ = 1;
-    }
-    lines_ = rows_ * ((row_bytes_ + kLine - 1) / kLine);
-    next_ = static_cast<const char*>(rows.first);
-    end_ = next_ + row_bytes_;
-  }
-
-  HWY_INLINE void Step() {
-    for (due_ += lines_; due_ >= steps_; due_ -= steps_) {
-      __builtin_prefetch(next_, 0, kSecondLevel);
-      next_ += kLine;
-      if (next_ < end_) continue;
-      if (--rows_ == 0) due_ = lines_ = 0;
-      end_ += stride_;
-      next_ = end_ - row_bytes_;
-    }
-  }
-
- private:
-  int64_t rows_;  // still to be fetched
-  int64_t stride_;
-  int64_t row_bytes_;
-  int64_t lines_;  // in all
-  int64_t steps_;
-  int64_t due_ = 0;  // lines * steps
-  const char* next_;
-  const char* end_;  // of the row that it lies in
-};
-
 // Whether a product fetches at its steps.
 template <int kRows, class Type>
 constexpr bool kFetchesAtSteps = kRows > 1 || sizeof(typename Type::Bits) == 4;
 // How many rows before they are read those of a product that does not are fetched.
 constexpr int64_t kAhead = 32;
-
-// One row, which there may not be.
-HWY_INLINE void FetchRow(const SourceRows& rows, int64_t i) {
-  if (i >= rows.count) return;
-  const auto* row = static_cast<const char*>(rows.row(i));
-  const int64_t bytes = rows.dim * ElementBytes(rows.type);
-  for (int64_t b = 0; b < bytes; b += kLine) __builtin_prefetch(row + b, 0, kSecondLevel);
-}
-
-// What is fetched of the rows of the product that comes next if the processor foresees the others.
-SourceRows Beginning(SourceRows rows) {
-  constexpr int64_t kBytes = 4096;
-  const int64_t most = 1 + kBytes / (rows.dim * ElementBytes(rows.type) + 1);
-  if (rows.count > most) rows.count = most;
-  return rows;
-}
 
 template <class D>
 HWY_INLINE Quad SumBlocks(D, hn::Vec<D> v) {
@@ -212,7 +156,7 @@ HWY_INLINE Quad SumsOfLanes(const Vector* v) {
 template <int kRows, int kKeys, class Type>
 // NOLINTNEXTLINE(readability-function-size): inlined, and its arguments are registers
 HWY_INLINE void ScoreBlock(Type type, const float* queries, const typename Type::Bits* const* keys, int dim,
-                           Fetcher& fetcher, Vector* sums) {
+                           RowFetcher& fetcher, Vector* sums) {
   const Floats d;
   const int stride = ExpandedDim(dim);
   Vector sum[kRows * kKeys];
@@ -281,7 +225,7 @@ HWY_INLINE void FindRows(const SourceRows& keys, int64_t j, const Bits** rows) {
 }
 
 template <int kRows, class Type>
-void ScoreRows(Type type, const float* queries, const SourceRows& keys, Fetcher& fetcher, const RowNumbers& scores) {
+void ScoreRows(Type type, const float* queries, const SourceRows& keys, RowFetcher& fetcher, const RowNumbers& scores) {
   for (int64_t j = 0; j < keys.count; j += kKeysAtOnce) {
     const typename Type::Bits* rows[kKeysAtOnce];
     FindRows<kKeysAtOnce>(keys, j, rows);
@@ -294,7 +238,7 @@ void ScoreRows(Type type, const float* queries, const SourceRows& keys, Fetcher&
 // One row, of four bytes an element.
 HWY_INLINE void ScoreRow(Float32 type, const float* query, const SourceRows& keys, const SourceRows& following,
                          const RowNumbers& scores) {
-  Fetcher fetcher(Beginning(following), (keys.count + kKeysAtOnce) * (keys.dim / kPair));
+  RowFetcher fetcher(Beginning(following), (keys.count + kKeysAtOnce) * (keys.dim / kPair));
   for (int64_t j = 0; j < keys.count; j += kKeysAtOnce) {
     const float* rows[kKeysAtOnce];
     FindRows<kKeysAtOnce>(keys, j, rows);
@@ -309,7 +253,7 @@ template <class Type>
 HWY_INLINE void ScoreRow(Type type, const float* query, const SourceRows& keys, const SourceRows& following,
                          const RowNumbers& scores) {
   constexpr int kKeys = 2 * kKeysAtOnce;
-  Fetcher none({}, 1);
+  RowFetcher none({}, 1);
   for (int64_t j = 0; j < keys.count; j += kKeys) {
     for (int64_t k = j + kAhead; k < j + kAhead + kKeys; ++k) {
       if (k < keys.count) {
@@ -350,7 +294,7 @@ void Score(Type type, const float* queries, const SourceRows& keys, const Source
   const int stride = ExpandedDim(keys.dim);
   if (scores.rows == 1) return ScoreRow(type, queries, keys, following, scores);
   const int64_t blocks = (keys.count + kKeysAtOnce - 1) / kKeysAtOnce;
-  Fetcher fetcher(following, CountPasses(scores.rows, kScoreRows) * blocks * kKeysAtOnce * (keys.dim / kPair));
+  RowFetcher fetcher(following, CountPasses(scores.rows, kScoreRows) * blocks * kKeysAtOnce * (keys.dim / kPair));
   ForEachPass(scores.rows, kScoreRows, [&](int row, int rows) {
     const float* const some = queries + row * stride;
     const RowNumbers to = {.first = scores.first + row * scores.stride, .stride = scores.stride, .rows = rows};
@@ -367,7 +311,7 @@ void ScoreAll(const float* queries, const SourceRows& keys, const SourceRows& fo
 // A block of sums: kRows rows by kPairs pairs of vectors from element x on.
 template <int kRows, int kPairs, class Type>
 // NOLINTNEXTLINE(readability-function-size): inlined, and its arguments are registers
-HWY_INLINE void SumPairs(Type type, const RowNumbers& weights, const SourceRows& values, int x, Fetcher& fetcher,
+HWY_INLINE void SumPairs(Type type, const RowNumbers& weights, const SourceRows& values, int x, RowFetcher& fetcher,
                          float* sums) {
   using Bits = typename Type::Bits;
   const Floats d;
@@ -404,7 +348,7 @@ HWY_INLINE void SumPairs(Type type, const RowNumbers& weights, const SourceRows&
 // All pairs from element x on, in blocks of kPairs and, where so many are not left, of half as many.
 template <int kRows, int kPairs, class Type>
 // NOLINTNEXTLINE(readability-function-size): inlined, and its arguments are registers
-HWY_INLINE void SumColumns(Type type, const RowNumbers& weights, const SourceRows& values, int x, Fetcher& fetcher,
+HWY_INLINE void SumColumns(Type type, const RowNumbers& weights, const SourceRows& values, int x, RowFetcher& fetcher,
                            float* sums) {
   for (; x + kPairs * kPair <= values.dim; x += kPairs * kPair) {
     SumPairs<kRows, kPairs>(type, weights, values, x, fetcher, sums);
@@ -413,7 +357,8 @@ HWY_INLINE void SumColumns(Type type, const RowNumbers& weights, const SourceRow
 }
 
 template <int kRows, class Type>
-HWY_INLINE void SumRows(Type type, const RowNumbers& weights, const SourceRows& values, Fetcher& fetcher, float* sums) {
+HWY_INLINE void SumRows(Type type, const RowNumbers& weights, const SourceRows& values, RowFetcher& fetcher,
+                        float* sums) {
   using Bits = typename Type::Bits;
   const Floats d;
   const int stride = ExpandedDim(values.dim);
@@ -444,7 +389,7 @@ void Sum(Type type, const RowNumbers& weights, const SourceRows& values, const S
     for (int64_t k = 0; one && k < kAhead; ++k) FetchRow(following, k);
   }
   const int64_t passes = one ? 1 : CountPasses(weights.rows, kSumRows);
-  Fetcher fetcher(one ? Beginning(following) : following, passes * values.count * (values.dim / kPair));
+  RowFetcher fetcher(one ? Beginning(following) : following, passes * values.count * (values.dim / kPair));
   for (int64_t j = 0; j < values.count; j += kSumKeys) {
     SourceRows some = values;
     some.first = values.row(j);
