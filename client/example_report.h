@@ -44,6 +44,18 @@ inline LoadReport ExampleReport() {
           .lengths = {small, large}};
 }
 
+// The same with a load of both lengths, in which the small one takes twice as long.
+inline LoadReport ExampleMixReport() {
+  LoadReport report = ExampleReport();
+  report.mix = {{.share = 0.9, .figures = report.lengths[0]}, {.share = 0.1, .figures = report.lengths[1]}};
+  LengthFigures& beside = report.mix[0].figures;
+  beside.ok = 90;
+  beside.requests_per_second = 22.5;
+  beside.p50 *= 2;
+  beside.p99 *= 4;
+  return report;
+}
+
 }  // namespace attend::client
 
 #endif  // ATTEND_CLIENT_EXAMPLE_REPORT_H_

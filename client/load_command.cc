@@ -50,13 +50,15 @@ absl::Status WriteReports(const LoadOptions& options, const LoadReport& report) 
 
 // What is wrong with the answers themselves.
 absl::Status Judge(const LoadReport& report) {
-  for (const LengthFigures& length : report.lengths) {
+  std::vector<LengthFigures> lengths = report.lengths;
+  for (const MixedFigures& mixed : report.mix) lengths.push_back(mixed.figures);
+  for (const LengthFigures& length : lengths) {
     if (!length.verification) continue;
     if (length.verification->passed() && length.differing_answers == 0) continue;
     return absl::DataLossError(absl::StrCat("wrong answers at length ", length.key_length));
   }
   if (!report.failure.ok()) return report.failure;
-  for (const LengthFigures& length : report.lengths) {
+  for (const LengthFigures& length : lengths) {
     if (length.ok > 0) continue;
     if (length.messages.empty()) {
       return absl::FailedPreconditionError(

@@ -119,6 +119,34 @@ TEST_F(LoadCommandTest, OpenLoop) {
   EXPECT_THAT(output_, HasSubstr("1000 calls/s on 1 connection"));
 }
 
+TEST_F(LoadCommandTest, AMixIsMeasuredAfterItsLengthsAlone) {
+  ASSERT_EQ(Run("load --mix 4:3,8:1 --heads 2 --head_dim 4 --warmup 0 --count 40 --verify --json " + Path("load.json")),
+            0)
+      << errors_;
+  EXPECT_THAT(output_, HasSubstr("Beside each other, in one load:"));
+  EXPECT_THAT(output_, HasSubstr("mix, length 8: verified: 16 of 16 rows"));
+  const nlohmann::json json = Json();
+  ASSERT_EQ(json["lengths"].size(), 2u);
+  EXPECT_EQ(json["lengths"][0]["ok"], 40);
+  const nlohmann::json& mix = json["mix"]["lengths"];
+  ASSERT_EQ(mix.size(), 2u);
+  EXPECT_EQ(mix[0]["key_length"], 4);
+  EXPECT_EQ(mix[0]["ok"], 30);
+  EXPECT_EQ(mix[1]["key_length"], 8);
+  EXPECT_EQ(mix[1]["ok"], 10);
+  EXPECT_EQ(mix[1]["verification"]["passed"], true);
+  EXPECT_EQ(server_->calls(), 1 + 3 * 40);
+}
+
+TEST_F(LoadCommandTest, AnOpenLoopGivesALengthAloneItsShareOfTheRate) {
+  ASSERT_EQ(
+      Run("load --mix 4:9,8:1 --heads 2 --head_dim 4 --warmup 0 --rate 1000 --count 20 --json " + Path("load.json")), 0)
+      << errors_;
+  // Twenty calls at 900 and at 100 a second, however fast the answers are.
+  EXPECT_GE(Json()["lengths"][0]["elapsed_seconds"].get<double>(), 20.0 / 900 - 1e-6);
+  EXPECT_GE(Json()["lengths"][1]["elapsed_seconds"].get<double>(), 20.0 / 100 - 1e-6);
+}
+
 TEST_F(LoadCommandTest, FailuresAreCountedAndNotRetried) {
   std::atomic<int> calls = 0;
   Serve([&calls](const FakeCall& call) {

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 
 namespace attend::client {
 namespace {
@@ -52,6 +51,26 @@ Json VerificationJson(const LengthFigures& length) {
   return json;
 }
 
+Json LengthJson(const LengthFigures& length) {
+  Json json = Json::object();
+  for (auto& [name, value] : Columns(length)) json[name] = std::move(value);
+  json["errors"] = Json::object();
+  for (const auto& [code, count] : length.errors) json["errors"][absl::StatusCodeToString(code)] = count;
+  if (length.verification) json["verification"] = VerificationJson(length);
+  return json;
+}
+
+void AppendCsvLine(double mix_share, const LengthFigures& length, std::string& text) {
+  for (const auto& [name, value] : Columns(length)) {
+    if (value.is_number_integer()) {
+      absl::StrAppend(&text, value.get<int64_t>(), ",");
+    } else {
+      absl::StrAppendFormat(&text, "%.9g,", value.get<double>());
+    }
+  }
+  absl::StrAppendFormat(&text, "%.9g\n", mix_share);
+}
+
 }  // namespace
 
 std::string LoadJson(const LoadReport& report) {
@@ -64,29 +83,25 @@ std::string LoadJson(const LoadReport& report) {
                {"seed", report.seed},
                {"interrupted", report.interrupted},
                {"lengths", Json::array()}};
-  for (const LengthFigures& length : report.lengths) {
-    Json entry = Json::object();
-    for (auto& [name, value] : Columns(length)) entry[name] = std::move(value);
-    entry["errors"] = Json::object();
-    for (const auto& [code, count] : length.errors) entry["errors"][absl::StatusCodeToString(code)] = count;
-    if (length.verification) entry["verification"] = VerificationJson(length);
-    json["lengths"].push_back(std::move(entry));
+  for (const LengthFigures& length : report.lengths) json["lengths"].push_back(LengthJson(length));
+  if (!report.mix.empty()) {
+    Json& mix =
+        json["mix"] = {{"unsent", report.mix_unsent}, {"abandoned", report.mix_abandoned}, {"lengths", Json::array()}};
+    for (const MixedFigures& mixed : report.mix) {
+      Json entry = LengthJson(mixed.figures);
+      entry["share"] = mixed.share;
+      mix["lengths"].push_back(std::move(entry));
+    }
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string LoadCsv(const LoadReport& report) {
-  std::vector<std::string> header;
-  for (const auto& [name, value] : Columns(LengthFigures{})) header.emplace_back(name);
-  std::string text = absl::StrJoin(header, ",") + "\n";
-  for (const LengthFigures& length : report.lengths) {
-    std::vector<std::string> cells;
-    for (const auto& [name, value] : Columns(length)) {
-      cells.push_back(value.is_number_integer() ? absl::StrCat(value.get<int64_t>())
-                                                : absl::StrFormat("%.9g", value.get<double>()));
-    }
-    absl::StrAppend(&text, absl::StrJoin(cells, ","), "\n");
-  }
+  std::string text;
+  for (const auto& [name, value] : Columns(LengthFigures{})) absl::StrAppend(&text, name, ",");
+  absl::StrAppend(&text, "mix_share\n");
+  for (const LengthFigures& length : report.lengths) AppendCsvLine(0, length, text);
+  for (const MixedFigures& mixed : report.mix) AppendCsvLine(mixed.share, mixed.figures, text);
   return text;
 }
 

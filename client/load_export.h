@@ -8,12 +8,13 @@
 
 namespace attend::client {
 
-// One object: the settings, and under "lengths" an object for each length. Times are in seconds, errors an object of
-// counts by code. Keys never change their meaning.
+// One object: the settings, under "lengths" an object for each length, and under "mix", if there was one, "lengths"
+// like these with their "share" of the calls. Times are in seconds, errors an object of counts by code. Keys never
+// change their meaning.
 std::string LoadJson(const LoadReport& report);
 
 // A header and a line for each length, the same figures in columns of the same names; errors of all codes together in
-// "failed".
+// "failed". In "mix_share" is the share of a length in the mix, whose lines come last, and 0 for a length alone.
 std::string LoadCsv(const LoadReport& report);
 
 }  // namespace attend::client

@@ -40,19 +40,25 @@ TEST(LoadExport, JsonHasEveryFigure) {
 }
 
 TEST(LoadExport, CsvHasTheSameFigures) {
-  const LoadReport report = ExampleReport();
+  LoadReport report = ExampleMixReport();
+  report.mix_unsent = 3;
   const std::vector<std::string> lines = absl::StrSplit(LoadCsv(report), '\n', absl::SkipEmpty());
-  ASSERT_EQ(lines.size(), 3u);
+  ASSERT_EQ(lines.size(), 5u);
   const std::vector<std::string> header = absl::StrSplit(lines[0], ',');
   const auto json = nlohmann::json::parse(LoadJson(report));
-  for (size_t row = 0; row < 2; ++row) {
+  EXPECT_EQ(json["mix"]["unsent"], 3);
+  EXPECT_EQ(json["mix"]["abandoned"], 0);
+  for (size_t row = 0; row < 4; ++row) {
     const std::vector<std::string> cells = absl::StrSplit(lines[row + 1], ',');
     ASSERT_EQ(cells.size(), header.size());
-    for (size_t column = 0; column < header.size(); ++column) {
-      EXPECT_NEAR(std::atof(cells[column].c_str()), json["lengths"][row][header[column]].get<double>(), 1e-6)
-          << header[column];
+    const auto& length = row < 2 ? json["lengths"][row] : json["mix"]["lengths"][row - 2];
+    for (size_t column = 0; column + 1 < header.size(); ++column) {
+      EXPECT_NEAR(std::atof(cells[column].c_str()), length[header[column]].get<double>(), 1e-6) << header[column];
     }
+    EXPECT_EQ(header.back(), "mix_share");
+    EXPECT_EQ(std::atof(cells.back().c_str()), row < 2 ? 0 : length["share"].get<double>());
   }
+  EXPECT_FALSE(nlohmann::json::parse(LoadJson(ExampleReport())).contains("mix"));
 }
 
 TEST(LoadExport, StrangeTextsStayJson) {

@@ -22,6 +22,7 @@ absl::Time LoadLoop::NextDue(absl::Time now) const {
 
 LoopOutcome LoadLoop::Run(const LoopLimits& limits) {
   LoopOutcome outcome;
+  if (options_.kinds > 1) outcome.by_kind.resize(options_.kinds);
   const absl::Time start = clock_.Now();
   const absl::Time end = start + limits.duration;
   if (options_.rate) schedule_.emplace(start, *options_.rate);
@@ -89,7 +90,9 @@ void LoadLoop::TakeAnswers(LoopOutcome& outcome) {
     if (outcome.interrupted && absl::IsCancelled(answer.record.status)) {
       ++outcome.abandoned;
     } else {
-      outcome.measurement.Add(answer.record, answer.time - due->second);
+      const absl::Duration latency = answer.time - due->second;
+      outcome.measurement.Add(answer.record, latency);
+      if (!outcome.by_kind.empty()) outcome.by_kind[answer.record.kind].Add(answer.record, latency);
     }
     if (absl::IsUnavailable(answer.record.status)) pause_until_ = std::max(pause_until_, answer.time + kPause);
     due_.erase(due);

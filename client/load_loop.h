@@ -25,7 +25,8 @@ struct LoopLimits {
 };
 
 struct LoopOutcome {
-  LoadMeasurement measurement;
+  LoadMeasurement measurement;           // of all answers
+  std::vector<LoadMeasurement> by_kind;  // by CallRecord::kind; empty if there is one kind
   // From the start to the last answer, and at least as long as calls were sent: what rates are counted over.
   absl::Duration elapsed;
   int64_t unsent = 0;     // open loop: due before the end, but `in_flight` calls were waiting already
@@ -41,6 +42,7 @@ class LoadLoop {
   using Starter = std::function<std::function<void()>(int64_t call, Done done)>;
 
   struct Options {
+    size_t kinds = 1;   // of calls: see CallRecord
     int in_flight = 1;  // calls at once: exactly so many in a closed loop, at most so many in an open one
     std::optional<double> rate = std::nullopt;                 // calls a second: an open loop
     std::function<bool()> interrupted = [] { return false; };  // asked often: ends the loop

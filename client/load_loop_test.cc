@@ -216,5 +216,23 @@ TEST(ArrivalSchedule, ConstantRate) {
   EXPECT_EQ(schedule.DueBefore(start - absl::Seconds(1)), 0);
 }
 
+TEST(LoadLoop, KindsAreMeasuredApart) {
+  FakeClock clock;
+  FakeServer server(clock, [](int64_t call) { return absl::Milliseconds(call % 3 == 0 ? 100 : 10); });
+  server.AnswerWith([](int64_t call) {
+    return CallRecord{.status = call == 4 ? absl::InternalError("bad") : absl::OkStatus(),
+                      .kind = call % 3 == 0 ? 1u : 0u};
+  });
+  LoadLoop loop(server.Starter(), {.kinds = 2}, clock);
+  const LoopOutcome outcome = loop.Run({.count = 12});
+  EXPECT_EQ(outcome.measurement.ok(), 11);
+  ASSERT_EQ(outcome.by_kind.size(), 2u);
+  EXPECT_EQ(outcome.by_kind[0].ok(), 7);
+  EXPECT_EQ(outcome.by_kind[0].failed(), 1);
+  EXPECT_EQ(outcome.by_kind[0].latencies().max(), absl::Milliseconds(10));
+  EXPECT_EQ(outcome.by_kind[1].ok(), 4);
+  EXPECT_EQ(outcome.by_kind[1].latencies().Percentile(1), absl::Milliseconds(100));
+}
+
 }  // namespace
 }  // namespace attend::client

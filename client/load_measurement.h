@@ -2,6 +2,7 @@
 #ifndef ATTEND_CLIENT_LOAD_MEASUREMENT_H_
 #define ATTEND_CLIENT_LOAD_MEASUREMENT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -19,6 +20,7 @@ struct CallRecord {
   ServerTimings server = {};  // this and what follows: of an answer that is OK
   int64_t multiply_adds = 0;
   int64_t bytes = 0;  // request and response
+  size_t kind = 0;    // of several in one load: which
 };
 
 // The answers of one run. Not thread-safe.

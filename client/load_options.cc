@@ -54,11 +54,27 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& name, bool positi
   });
 }
 
+void AddMix(CLI::App& command, LoadOptions& options) {
+  CLI::Option* mix = command.add_option_function<std::string>(
+      "--mix",
+      [&options](const std::string& text) {
+        const auto parsed = ParseLengthMix(text);
+        if (!parsed.ok()) return;
+        options.mix = *parsed;
+        options.lengths.clear();
+        for (const MixedLength& mixed : *parsed) options.lengths.push_back(mixed.length);
+      },
+      "Lengths and their shares of the calls of one load, such as 128:0.9,16384:0.1; each is measured alone first");
+  mix->type_name("N:X,N:X")->check(
+      [](const std::string& text) { return std::string(ParseLengthMix(text).status().message()); });
+  mix->excludes("--lengths");
+}
+
 void AddProblem(CLI::App& command, LoadOptions& options) {
   command.option_defaults()->group(kProblem);
   AddListOption(command, "--lengths", options.lengths, "Sequence lengths to try, such as 128,256,512,1024,2048",
-                int64_t{1})
-      ->required();
+                int64_t{1});
+  AddMix(command, options);
   AddNumber(command, "--query_length", options.query_length, 1,
             "Length of the queries where it is not that of the keys: 1 is decoding");
   AddNumber(command, "--batch", options.batch, 1, "Batch elements in a call")->capture_default_str();
@@ -122,6 +138,7 @@ std::string Counted(int64_t count, const std::string& noun) {
 }  // namespace
 
 absl::Status LoadOptions::Validate() const {
+  if (lengths.empty()) return UsageError("--lengths or --mix is required");
   if (heads % KvHeads() != 0) {
     return UsageError(absl::StrCat("--kv_heads is ", KvHeads(), ", must be a divisor of --heads, ", heads));
   }

@@ -11,12 +11,14 @@
 #include "absl/time/time.h"
 #include "attend/v1/attention.pb.h"
 #include "client/cli11_names.h"
+#include "client/length_mix.h"
 
 namespace attend::client {
 
 struct LoadOptions {
   // The problem, but for its length.
   std::vector<int64_t> lengths;         // of the keys, and of the queries unless query_length is given
+  std::vector<MixedLength> mix;         // in one load, after each alone; `lengths` are those of the mix
   std::optional<int64_t> query_length;  // for all lengths
   int64_t batch = 1;
   int64_t heads = 8;

@@ -64,8 +64,20 @@ TEST(LoadOptions, EveryOption) {
   EXPECT_EQ(options.seed, 9u);
 }
 
+TEST(LoadOptions, AMixNamesItsLengths) {
+  LoadOptions options;
+  ASSERT_EQ(Parse("--mix 128:0.9,16384:0.1", options), "");
+  EXPECT_THAT(options.lengths, ElementsAre(128, 16384));
+  ASSERT_EQ(options.mix.size(), 2u);
+  EXPECT_EQ(options.mix[1].length, 16384);
+  EXPECT_DOUBLE_EQ(options.mix[1].share, 0.1);
+}
+
 TEST(LoadOptions, Refusals) {
-  EXPECT_THAT(Refusal(""), HasSubstr("--lengths"));
+  EXPECT_THAT(Refusal(""), HasSubstr("--lengths or --mix is required"));
+  EXPECT_THAT(Refusal("--mix 128:0.9"), HasSubstr("'128:0.9' has one length"));
+  EXPECT_THAT(Refusal("--mix 128:0.9,8:0"), HasSubstr("the share in '8:0' must be more than 0"));
+  EXPECT_THAT(Refusal("--mix 8:1,9:1 --lengths 8"), HasSubstr("--lengths excludes --mix"));
   EXPECT_THAT(Refusal("--lengths 0"), HasSubstr("at least 1"));
   EXPECT_THAT(Refusal("--lengths 128,x"), HasSubstr("'x'"));
   EXPECT_THAT(Refusal("--lengths 8,,9"), HasSubstr("'8,,9' has an empty element"));

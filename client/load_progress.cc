@@ -11,8 +11,8 @@ constexpr char kEmptyLine[] = "\r\x1b[K";
 
 }  // namespace
 
-void LoadProgress::StartLength(int64_t length, size_t position, size_t total) {
-  prefix_ = absl::StrCat("length ", length, " (", position, " of ", total, "): ");
+void LoadProgress::StartPart(const std::string& what, size_t position, size_t total) {
+  prefix_ = absl::StrCat(what, " (", position, " of ", total, "): ");
   drawn_at_ = -absl::InfiniteDuration();
 }
 

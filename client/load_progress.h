@@ -19,8 +19,8 @@ class LoadProgress {
   LoadProgress(const LoadProgress&) = delete;
   LoadProgress& operator=(const LoadProgress&) = delete;
 
-  // What follows is about this length, number `position` (from 1) of `total`.
-  void StartLength(int64_t length, size_t position, size_t total);
+  // What follows is about `what`, number `position` (from 1) of `total`.
+  void StartPart(const std::string& what, size_t position, size_t total);
   // What is going on: "making inputs", "warming up".
   void ShowPhase(const std::string& phase);
   // The measurement so far; drawn a few times a second however often it is called.

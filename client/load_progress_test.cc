@@ -15,7 +15,7 @@ TEST(LoadProgress, IsSilentWithoutATerminal) {
   std::ostringstream stream;
   {
     LoadProgress progress(stream, false);
-    progress.StartLength(512, 1, 3);
+    progress.StartPart("length 512", 1, 3);
     progress.ShowPhase("warming up");
     progress.ShowMeasurement(LoadMeasurement(), absl::Seconds(1));
   }
@@ -26,7 +26,7 @@ TEST(LoadProgress, DrawsOverItsLineAndLeavesItEmpty) {
   std::ostringstream stream;
   {
     LoadProgress progress(stream, true);
-    progress.StartLength(512, 1, 3);
+    progress.StartPart("length 512", 1, 3);
     progress.ShowPhase("warming up");
     EXPECT_THAT(stream.str(), EndsWith("\r\x1b[Klength 512 (1 of 3): warming up"));
     LoadMeasurement seen;

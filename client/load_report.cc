@@ -5,8 +5,8 @@
 
 namespace attend::client {
 
-LengthFigures MakeLengthFigures(const LoadOptions& options, int64_t length, const LoopOutcome& outcome) {
-  const LoadMeasurement& seen = outcome.measurement;
+LengthFigures MakeLengthFigures(const LoadOptions& options, int64_t length, const LoopOutcome& outcome,
+                                const LoadMeasurement& seen) {
   LengthFigures figures;
   figures.key_length = length;
   figures.query_length = options.QueryLength(length);

@@ -41,6 +41,12 @@ struct LengthFigures {
   int64_t differing_answers = 0;  // whose bits were not those of the first: counted with --verify
 };
 
+// What the calls of one length saw in a load of several.
+struct MixedFigures {
+  double share = 0;  // of the calls
+  LengthFigures figures;
+};
+
 struct LoadReport {
   std::string address;
   std::string server_version;
@@ -49,13 +55,17 @@ struct LoadReport {
   std::string problem;  // LoadOptions::ProblemText
   std::string load;     // LoadOptions::LoadText
   uint64_t seed = 0;
-  std::vector<LengthFigures> lengths;
+  std::vector<LengthFigures> lengths;  // each alone
+  std::vector<MixedFigures> mix = {};  // the same lengths in one load, if they were measured so
+  int64_t mix_unsent = 0;              // as in LengthFigures, of all lengths of the mix
+  int64_t mix_abandoned = 0;
   bool interrupted = false;
   absl::Status failure = absl::OkStatus();  // why further lengths could not be tried
 };
 
-// Derives the figures of one length from what a loop saw.
-LengthFigures MakeLengthFigures(const LoadOptions& options, int64_t length, const LoopOutcome& outcome);
+// Derives the figures of one length from the answers that a loop saw of it.
+LengthFigures MakeLengthFigures(const LoadOptions& options, int64_t length, const LoopOutcome& outcome,
+                                const LoadMeasurement& seen);
 
 // "RESOURCE_EXHAUSTED 17, UNAVAILABLE 3"; "none" without errors.
 std::string ErrorsText(const std::map<absl::StatusCode, int64_t>& errors);

@@ -25,10 +25,14 @@ LoopOutcome TwoSecondsOfCalls() {
   return outcome;
 }
 
+LengthFigures FiguresOf(const LoadOptions& options, int64_t length, const LoopOutcome& outcome) {
+  return MakeLengthFigures(options, length, outcome, outcome.measurement);
+}
+
 TEST(LoadReport, RatesAreCountedOverTheElapsedTime) {
   LoadOptions options;
   options.batch = 2;
-  const LengthFigures figures = MakeLengthFigures(options, 512, TwoSecondsOfCalls());
+  const LengthFigures figures = FiguresOf(options, 512, TwoSecondsOfCalls());
   EXPECT_EQ(figures.key_length, 512);
   EXPECT_EQ(figures.query_length, 512);
   EXPECT_EQ(figures.ok, 10);
@@ -50,11 +54,11 @@ TEST(LoadReport, RatesAreCountedOverTheElapsedTime) {
 TEST(LoadReport, TokensAreThoseOfTheQueries) {
   LoadOptions options;
   options.query_length = 1;
-  EXPECT_DOUBLE_EQ(MakeLengthFigures(options, 512, TwoSecondsOfCalls()).tokens_per_second, 5);
+  EXPECT_DOUBLE_EQ(FiguresOf(options, 512, TwoSecondsOfCalls()).tokens_per_second, 5);
 }
 
 TEST(LoadReport, NothingMeasuredIsZero) {
-  const LengthFigures figures = MakeLengthFigures({}, 128, {});
+  const LengthFigures figures = FiguresOf({}, 128, {});
   EXPECT_EQ(figures.ok, 0);
   EXPECT_EQ(figures.requests_per_second, 0);
   EXPECT_EQ(figures.p99, absl::ZeroDuration());

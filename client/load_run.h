@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,13 +25,20 @@ class LoadRun {
   LoadRun(const LoadOptions& options, const std::vector<std::unique_ptr<Client>>& clients, const CallOptions& call,
           std::function<bool()> interrupted, LoadProgress& progress);
 
-  // Measures the lengths in turn, until all are done, the run is interrupted, no call of a length finds a server, or
-  // one cannot be tried (the report's `failure`: RESOURCE_EXHAUSTED if inputs take too much memory). The report says
-  // what was measured up to then, and what `server` says it is.
+  // Measures the lengths in turn, and then their mix if one is asked for, until all are done, the run is interrupted,
+  // no call of a length finds a server, or one cannot be tried (the report's `failure`: RESOURCE_EXHAUSTED if inputs
+  // take too much memory). The report says what was measured up to then, and what `server` says it is.
   LoadReport Run(const v1::GetServerInfoResponse& server);
 
  private:
-  absl::StatusOr<LengthFigures> MeasureLength(int64_t length, bool& interrupted);
+  class LengthCalls;
+
+  // Measures lengths in one load. Their figures, in order, or none if the run was interrupted first.
+  absl::StatusOr<std::vector<LengthFigures>> Measure(const std::vector<MixedLength>& lengths,
+                                                     std::optional<double> rate, bool& interrupted);
+  absl::Status Verify(const LengthCalls& calls, LengthFigures& figures);
+  void MeasureAlone(LoadReport& report);
+  void MeasureMix(LoadReport& report);
 
   const LoadOptions& options_;
   const std::vector<std::unique_ptr<Client>>& clients_;

@@ -41,9 +41,35 @@ TEST(LoadTable, HasALineForEachLengthInBothTables) {
 }
 
 TEST(LoadTable, IsNarrow) {
-  for (const absl::string_view line : absl::StrSplit(LoadTable(ExampleReport()), '\n')) {
-    EXPECT_LE(line.size(), 100u) << line;
+  for (const LoadReport& report : {ExampleReport(), ExampleMixReport()}) {
+    for (const absl::string_view line : absl::StrSplit(LoadTable(report), '\n')) {
+      EXPECT_LE(line.size(), 120u) << line;
+    }
   }
+}
+
+TEST(LoadTable, PutsTheMixBesideTheLengthsAlone) {
+  LoadReport report = ExampleMixReport();
+  EXPECT_THAT(LoadTable(ExampleReport()), Not(HasSubstr("Beside each other")));
+  EXPECT_THAT(LoadTable(report), HasSubstr("Beside each other, in one load:\n"));
+  EXPECT_THAT(Rows(LoadTable(report), "128")[2],
+              ElementsAre("128", "0.900", "90", "22.5", "2.50", "11.0", "1.25", "2.75", "2.00", "4.00", "none"));
+  EXPECT_THAT(Rows(LoadTable(report), "2048")[2], Contains("RESOURCE_EXHAUSTED"));
+  report.mix[0].figures.ok = 0;
+  EXPECT_THAT(Rows(LoadTable(report), "128")[2],
+              ElementsAre("128", "0.900", "0", "22.5", "-", "-", "1.25", "2.75", "-", "-", "none"));
+}
+
+TEST(LoadTable, SaysWhatWasUnusualInTheMix) {
+  LoadReport report = ExampleMixReport();
+  report.mix_unsent = 5;
+  report.mix_abandoned = 6;
+  report.mix[0].figures.verification = Verification{.rows = 32, .total_rows = 1024, .worst = {}};
+  const std::string text = LoadTable(report);
+  EXPECT_THAT(text, HasSubstr("mix, length 2048: 5 x RESOURCE_EXHAUSTED: max_queued_requests is 512\n"));
+  EXPECT_THAT(text, HasSubstr("mix, length 128: verified: 32 of 1024 rows"));
+  EXPECT_THAT(text, HasSubstr("mix: due and not sent, for too many were in flight: 5\n"));
+  EXPECT_THAT(text, HasSubstr("mix: cancelled in flight: 6\n"));
 }
 
 TEST(LoadTable, SaysWhatWasUnusual) {
