@@ -9,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -30,6 +32,7 @@ struct Launch {
   std::vector<char*> environment;
   int standard_output = -1;
   int standard_error = -1;
+  int failure = -1;  // takes the error number if the program cannot be executed; closed by its execution
   rlim_t max_open_files = 0;
   pid_t parent = 0;
 };
@@ -62,7 +65,18 @@ std::vector<std::string> ChildEnvironment(const std::vector<std::string>& additi
     setrlimit(RLIMIT_NOFILE, &limit);
   }
   execve(launch.arguments[0], launch.arguments.data(), launch.environment.data());
+  const int error = errno;
+  (void)!write(launch.failure, &error, sizeof(error));
   _exit(127);
+}
+
+// Waits until the program has taken the child's place, so that what is asked of the child from now on is said of the
+// program. Returns the error number, 0 if there was none.
+int WaitForExecution(int failure) {
+  int error = 0;
+  while (read(failure, &error, sizeof(error)) < 0 && errno == EINTR) {
+  }
+  return error;
 }
 
 int OpenForOutput(const std::string& path) {
@@ -124,12 +138,20 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(Options option
   launch.standard_error = OpenForOutput((*folder)->File("stderr"));
   launch.max_open_files = options.max_open_files;
   launch.parent = getpid();
+  int failure[2];
+  if (pipe2(failure, O_CLOEXEC) != 0) return absl::UnavailableError("no pipe");
+  launch.failure = failure[1];
   const pid_t pid = fork();
   if (pid == 0) RunChild(launch);
-  close(launch.standard_output);
-  close(launch.standard_error);
+  for (const int descriptor : {launch.standard_output, launch.standard_error, failure[1]}) close(descriptor);
+  const int error = pid < 0 ? 0 : WaitForExecution(failure[0]);
+  close(failure[0]);
   if (pid < 0) return absl::UnavailableError("fork failed");
-  return std::unique_ptr<ChildProcess>(new ChildProcess(*std::move(folder), pid));
+  auto child = std::unique_ptr<ChildProcess>(new ChildProcess(*std::move(folder), pid));
+  if (error != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot execute ", options.command[0], ": ", strerror(error)));
+  }
+  return child;
 }
 
 ChildProcess::~ChildProcess() {

@@ -3,6 +3,8 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,13 +33,25 @@ TEST(ChildProcessTest, WhatIsNotThereIsAnError) {
   EXPECT_EQ(RunProgram({.command = {"/nonexistent/program"}}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(ChildProcessTest, WhatIsNoProgramIsAnError) {
+  auto folder = TemporaryFolder::Create();
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const std::string path = (*folder)->File("text");
+  std::ofstream(path) << "no program";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  const absl::Status status = RunProgram({.command = {path}}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Exec format error"));
+}
+
 TEST(ChildProcessTest, AnEndlessProgramIsKilled) {
   auto child = ChildProcess::Start({.command = {"/bin/sleep", "1000"}});
   ASSERT_TRUE(child.ok()) << child.status();
   const pid_t pid = (*child)->pid();
   EXPECT_TRUE((*child)->running());
-  EXPECT_GT((*child)->ResidentBytes(), 0);
-  EXPECT_GE((*child)->PeakResidentBytes(), (*child)->ResidentBytes());
+  const int64_t resident = (*child)->ResidentBytes();
+  EXPECT_GT(resident, 0);
+  EXPECT_GE((*child)->PeakResidentBytes(), resident);
   EXPECT_EQ((*child)->Threads(), 1);
   EXPECT_EQ((*child)->Wait(absl::ZeroDuration()).status().code(), absl::StatusCode::kDeadlineExceeded);
   child->reset();
