@@ -10,9 +10,6 @@ cd "$root"
 export PATH="/usr/sbin:/usr/bin:/sbin:/bin:$PATH"
 export CXX="${CXX:-g++}"
 
-# Clones in different folders share what the compiler cache holds.
-export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR=1
-
 # usage LINE...: with -h or --help as the script's first argument, prints the lines and ends.
 usage() {
   case "${script_arguments[0]:-}" in
