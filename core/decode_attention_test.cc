@@ -219,6 +219,55 @@ TEST_F(DecodeAttentionTest, SumsThatOverflowAreMeans) {
   }
 }
 
+// `compute_type` BF16 rounds all four factors of the products, where the processor has such products.
+TEST_F(DecodeAttentionTest, BFloat16ProductsRoundTheirFactors) {
+  constexpr int64_t kKeys = 70;
+  Case c = Decode({1, 2}, kKeys, 40, kKeys);
+  c.results = {.weights = true, .scores = ScoreStage::kScaled, .logsumexp = true};
+  const AttentionProblem exact = MakeProblem(c);
+  c.options.compute_type = ComputeType::kBFloat16;
+  const AttentionProblem rounding = MakeProblem(c);
+  Inputs inputs(exact, 10);
+  // Output [j] is the weight that key j's value was multiplied with.
+  for (int64_t x = 0; x < inputs.value.size(); ++x) inputs.value.Set(x, x / kKeys % kKeys == x % kKeys ? 1 : 0);
+  const Results results = Compute(rounding, inputs);
+  BufferPool buffers(0);
+  const std::vector<ElementType> native = MakeKernels(1, &buffers)->native_types();
+  if (std::find(native.begin(), native.end(), ElementType::kBFloat16) == native.end()) {
+    ExpectSameBits(Compute(exact, inputs), results);
+    return;
+  }
+  int rounded = 0;
+  for (int64_t x = 0; x < results.output.size(); ++x) {
+    const float weight = results.weights[x];
+    ASSERT_NEAR(results.output.Get(x), weight, 0x1p-8 * weight) << x;
+    if (std::abs(results.output.Get(x) - weight) > 0x1p-11 * weight) ++rounded;
+  }
+  EXPECT_GT(rounded, results.output.size() / 4) << "weights";
+  for (Tensor* tensor : {&inputs.query, &inputs.key}) {
+    const Results before = Compute(rounding, inputs);
+    EXPECT_FALSE(SameBits(Compute(exact, inputs).scores, before.scores));
+    for (int64_t x = 0; x < tensor->size(); ++x) tensor->Set(x, BFloat16ToFloat(FloatToBFloat16(tensor->Get(x))));
+    ExpectSameBits(before, Compute(rounding, inputs));
+  }
+  inputs.value.Set(0, 1 + 0x1p-9F);
+  ExpectSameBits(results, Compute(rounding, inputs));
+}
+
+// A value that rounds to infinity is none of the rows' that do not see it.
+TEST_F(DecodeAttentionTest, ValuesThatRoundToInfinityDoNotReachRowsThatDoNotSeeThem) {
+  Case c = Decode({2, 1}, 300);
+  c.options = {.mask = BroadcastTensor{.shape = {2, 300}}, .compute_type = ComputeType::kBFloat16};
+  const AttentionProblem problem = MakeProblem(c);
+  Inputs inputs(problem, 11);
+  for (int64_t i = 0; i < 2; ++i) inputs.mask[i * 300 + 70] = i == 0;
+  const Results before = Compute(problem, inputs);
+  for (int64_t head = 0; head < 4; ++head) inputs.value.Set((head * 300 + 70) * 64 + 9, 3.4e38F);
+  ExpectChanged(
+      before, Compute(problem, inputs), [](int64_t x) { return x % 128 == 9; },
+      [](float output, int64_t x) { EXPECT_GT(output, 1e30F) << x; });
+}
+
 // One decode step, a prompt, nothing, and a few speculated tokens in one batch: each as it is alone.
 TEST_F(DecodeAttentionTest, SequencesOfBothKindsInOneBatch) {
   Case c;

@@ -121,9 +121,18 @@ void DecodeBlock::Begin(int64_t head) {
               {.batch = b, .kv_head = head % problem.shape().kv_heads, .count = task_.tiling->decode().Rows(b)});
   for (int i = 0; i < rows_.count(); ++i) {
     const int64_t index = problem.QueryIndex(b, rows_[i].head, rows_[i].query);
-    ExpandRow(ElementAt(task_.inputs.query, index, problem.type()), head_dim_, problem.type(),
-              queries_ + i * ExpandedDim(head_dim_));
+    const SourceRows row = {.first = ElementAt(task_.inputs.query, index, problem.type()),
+                            .count = 1,
+                            .dim = head_dim_,
+                            .type = problem.type(),
+                            .rounded = Rounds()};
+    ExpandRows(row, queries_ + i * ExpandedDim(head_dim_));
   }
+}
+
+// Whether factors of products are to be bf16 though inputs are f32. They still are multiplied as floats.
+bool DecodeBlock::Rounds() const {
+  return task_.problem->type() == ElementType::kFloat32 && task_.tiling->format().product == ProductType::kBFloat16;
 }
 
 SourceRows DecodeBlock::KeyRows(const KeyRange& keys) const {
@@ -133,7 +142,8 @@ SourceRows DecodeBlock::KeyRows(const KeyRange& keys) const {
           .stride = problem.KeyStrides().row,
           .count = keys.count(),
           .dim = head_dim_,
-          .type = problem.type()};
+          .type = problem.type(),
+          .rounded = Rounds()};
 }
 
 SourceRows DecodeBlock::ValueRows(const KeyRange& keys) const {
@@ -143,7 +153,8 @@ SourceRows DecodeBlock::ValueRows(const KeyRange& keys) const {
           .stride = problem.ValueStrides().row,
           .count = keys.count(),
           .dim = value_dim_,
-          .type = problem.type()};
+          .type = problem.type(),
+          .rounded = Rounds()};
 }
 
 DecodeSums DecodeBlock::SplitAt(int64_t split, std::byte* splits) const {
@@ -170,6 +181,15 @@ void DecodeBlock::ComputeScores(const KeyRange& keys, const SourceRows& followin
     float* const row = tile.scores + int64_t{i} * tile.keys;
     std::fill(row + keys.count(), row + tile.keys, 0.0f);
   }
+}
+
+// Replaces the tile's scores by weights.
+void DecodeBlock::Weigh(const ScoresTile& tile, const RowState& state, TileWorkspace& workspace) const {
+  UpdateSoftmax(tile, state);
+  if (!Rounds()) return;
+  const int64_t count = int64_t{tile.rows} * tile.keys;
+  RoundToBFloat16(tile.scores, count, workspace.weights);
+  ExpandBFloat16(workspace.weights, count, tile.scores);
 }
 
 void DecodeBlock::AddValues(const KeyRange& keys, const SourceRows& following, const ScoresTile& tile,
@@ -223,7 +243,7 @@ int64_t DecodeBlock::Advance(const KeyRange& keys, int64_t end, const DecodeSums
     ComputeScores(tile_keys, value_dim_ > 0 ? ValueRows(tile_keys) : next, tile);
     rows_.Cap(tile);
     rows_.AddBiases(tile_keys.begin, tile);
-    UpdateSoftmax(tile, {.maximum = sums.maximum, .sum = sums.sum, .correction = correction.data()});
+    Weigh(tile, {.maximum = sums.maximum, .sum = sums.sum, .correction = correction.data()}, workspace);
     multiply_adds += tile_keys.count() * rows_.count() * (head_dim_ + value_dim_);
     if (value_dim_ == 0) continue;
     RescaleRows(correction.data(), rows_.count(), ExpandedDim(value_dim_), sums.sums);
@@ -304,7 +324,7 @@ int64_t DecodeBlock::AdvanceAgain(std::byte* splits, TileWorkspace& workspace) {
     rows_.Cap(tile);
     rows_.AddBiases(keys.begin, tile);
     std::array<float, kMaxDecodeRows> correction;
-    UpdateSoftmax(tile, {.maximum = maximum_.data(), .sum = again.sum, .correction = correction.data()});
+    Weigh(tile, {.maximum = maximum_.data(), .sum = again.sum, .correction = correction.data()}, workspace);
     for (int64_t x = 0; x < int64_t{tile.rows} * tile.keys; ++x) tile.scores[x] *= kOverflowScale;
     AddValues(keys, none, tile, again.sums);
   }

@@ -69,10 +69,12 @@ class DecodeBlock {
   DecodeBlock(const Task& task, Buffer buffer);
 
   BlockResults Results() const { return {*task_.problem, *task_.tiling, task_.results}; }
+  bool Rounds() const;
   SourceRows KeyRows(const KeyRange& keys) const;
   SourceRows ValueRows(const KeyRange& keys) const;
   DecodeSums SplitAt(int64_t split, std::byte* splits) const;
   void ComputeScores(const KeyRange& keys, const SourceRows& following, const ScoresTile& tile) const;
+  void Weigh(const ScoresTile& tile, const RowState& state, TileWorkspace& workspace) const;
   void AddValues(const KeyRange& keys, const SourceRows& following, const ScoresTile& tile, float* sums) const;
   void AddSeenValues(const KeyRange& granule, const SourceRows& values, const ScoresTile& tile, float* sums) const;
   RowSum MergeWeights(int row, std::byte* splits) const;

@@ -30,6 +30,10 @@ struct BFloat16 {
 struct Float16 {
   using Bits = uint16_t;
 };
+// The nearest bfloat16 of each.
+struct RoundedFloat32 {
+  using Bits = float;
+};
 
 // Returns use(type) with the element type's name.
 template <class Use>
@@ -45,7 +49,14 @@ HWY_INLINE auto WithElementType(ElementType type, const Use& use) {
   return use(Float32());
 }
 
-// As many elements as D has lanes, as floats. Exact.
+// Likewise, where elements of type f32 may be read as rounded.
+template <class Use>
+HWY_INLINE auto WithElementType(ElementType type, bool rounded, const Use& use) {
+  if (rounded && type == ElementType::kFloat32) return use(RoundedFloat32());
+  return WithElementType(type, use);
+}
+
+// As many elements as D has lanes, as floats.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadAsFloat(D d, Float32, const float* from) {
   return hn::LoadU(d, from);
@@ -61,6 +72,27 @@ HWY_INLINE hn::Vec<D> LoadAsFloat(D d, Float16, const uint16_t* from) {
   const hn::Rebind<uint16_t, D> bits;
   const hn::Rebind<hwy::float16_t, D> half;
   return hn::PromoteTo(d, hn::BitCast(half, hn::LoadU(bits, from)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> CanonicalNan(D d, hn::Vec<D> v) {
+  return hn::IfThenElse(hn::Eq(v, v), v, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), 0x7fc00000u)));
+}
+
+// The bfloat16 that is nearest to each, ties to even, in the upper halves; the lower ones mean nothing. By hand:
+// Highway's own conversion truncates. NaN are quietened first, so that rounding up cannot carry them away.
+template <class D>
+HWY_INLINE auto NearestBFloat16(D d, hn::Vec<D> v) {
+  const hn::RebindToUnsigned<D> whole;
+  const auto bits = hn::BitCast(whole, CanonicalNan(d, v));
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(whole, 1u));
+  return hn::Add(bits, hn::Add(odd, hn::Set(whole, 0x7fffu)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAsFloat(D d, RoundedFloat32, const float* from) {
+  const hn::RebindToUnsigned<D> whole;
+  return hn::BitCast(d, hn::And(NearestBFloat16(d, hn::LoadU(d, from)), hn::Set(whole, 0xffff0000u)));
 }
 
 // The first `count` lanes from memory, zeros after them. Reads no further.

@@ -44,7 +44,8 @@ void ConvertRows(Type type, const SourceRows& rows, size_t padded_dim, float* ou
 }
 
 void RowsToFloat(const SourceRows& rows, int padded_dim, float* out) {
-  return WithElementType(rows.type, [&](auto type) HWY_ATTR { return ConvertRows(type, rows, padded_dim, out); });
+  return WithElementType(rows.type, rows.rounded,
+                         [&](auto type) HWY_ATTR { return ConvertRows(type, rows, padded_dim, out); });
 }
 
 // Four keys' elements dim..dim+3 (`count` of them there, zeros beyond) to four rows of the panel.
@@ -117,7 +118,7 @@ bool RowsAreFinite(Type type, const SourceRows& rows) {
 }
 
 bool FiniteRows(const SourceRows& rows) {
-  return WithElementType(rows.type, [&](auto type) HWY_ATTR { return RowsAreFinite(type, rows); });
+  return WithElementType(rows.type, rows.rounded, [&](auto type) HWY_ATTR { return RowsAreFinite(type, rows); });
 }
 
 void Expand(const uint16_t* from, size_t count, float* to) { ConvertRow(BFloat16(), from, count, count, to); }

@@ -16,6 +16,7 @@ struct SourceRows {
   int64_t count = 0;
   int dim = 0;
   ElementType type = ElementType::kFloat32;
+  bool rounded = false;  // read elements of type f32 as the nearest bf16, ties to even
 
   // Row i.
   const void* row(int64_t i) const {

@@ -42,6 +42,15 @@ struct Source {
     std::memcpy(to, &bits, sizeof(bits));
     kept = brain ? BFloat16ToFloat(bits) : Float16ToFloat(bits);
   }
+  // Rows of f32 numbers, each the bf16 number that is nearest to that of these.
+  Source Nearest() const {
+    Source nearest(ElementType::kFloat32, rows.count, rows.dim, rows.stride, 0);
+    for (int64_t i = 0; i < rows.count; ++i) {
+      for (int d = 0; d < rows.dim; ++d) nearest.Set(i, d, BFloat16ToFloat(FloatToBFloat16(Get(i, d))));
+    }
+    return nearest;
+  }
+
   float Get(int64_t i, int d) const { return i < rows.count && d < rows.dim ? numbers[i * rows.dim + d] : 0; }
 };
 

@@ -108,6 +108,24 @@ TEST_P(PackingTest, FindsEveryNumberThatIsNotFinite) {
   }
 }
 
+// A finite number may round to infinity, and NaN stays NaN.
+TEST_P(PackingTest, AllFiniteLooksAtRoundedNumbersWhereTheseAreRead) {
+  constexpr float kMost = 0x1.fep127F;  // the largest bf16 number
+  for (const float number : {kMost, 0x1.fefffep127F, 0x1.ffp127F, std::numeric_limits<float>::max()}) {
+    Source source(ElementType::kFloat32, 2, 37, 40, 1);
+    source.Set(1, 36, -number);
+    EXPECT_TRUE(AllFinite(source.rows)) << number;
+    source.rows.rounded = true;
+    EXPECT_EQ(AllFinite(source.rows), number < 0x1.ffp127F) << number;
+  }
+  Source source(ElementType::kFloat32, 1, 5, 5, 1);
+  source.rows.rounded = true;
+  for (const uint32_t bits : {0x7fffffffU, 0xffffffffU, 0x7f800001U}) {
+    std::memcpy(&source.bytes[8], &bits, sizeof(bits));
+    EXPECT_FALSE(AllFinite(source.rows)) << bits;
+  }
+}
+
 TEST_P(PackingTest, AllFiniteLooksAtTheRowsAlone) {
   Source source(ElementType::kFloat32, 3, 4, 6, 1);
   const float nan = std::numeric_limits<float>::quiet_NaN();

@@ -143,9 +143,7 @@ void QueryBlock::PadRows(const Matmul& matmul) {
 
 QueryBlock::Tile QueryBlock::MakeTile(const KeyRange& keys, int worker, TileKernels::State& kernels) const {
   TileWorkspace& workspace = kernels.workspace(worker);
-  return {.first = keys.begin,
-          .worker = worker,
-          .scores = rows_.TileOf(keys, workspace.scores, workspace.visible)};
+  return {.first = keys.begin, .worker = worker, .scores = rows_.TileOf(keys, workspace.scores, workspace.visible)};
 }
 
 absl::Status QueryBlock::ComputeScores(const Tile& tile) const {

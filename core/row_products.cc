@@ -101,9 +101,12 @@ void Expand(Type type, const typename Type::Bits* from, int dim, float* to) {
   ForEachVector(type, dim, pair, [&](int x, const auto& load) HWY_ATTR { hn::StoreU(load(from), d, to + x); });
 }
 
-void ExpandElements(const void* from, int dim, ElementType type, float* to) {
-  return WithElementType(type, [&](auto type) HWY_ATTR {
-    return Expand(type, static_cast<const typename decltype(type)::Bits*>(from), dim, to);
+void ExpandAll(const SourceRows& rows, float* to) {
+  return WithElementType(rows.type, rows.rounded, [&](auto type) HWY_ATTR {
+    for (int64_t i = 0; i < rows.count; ++i) {
+      const auto* row = static_cast<const typename decltype(type)::Bits*>(rows.row(i));
+      Expand(type, row, rows.dim, to + i * ExpandedDim(rows.dim));
+    }
   });
 }
 
@@ -236,7 +239,8 @@ void ScoreRows(Type type, const float* queries, const SourceRows& keys, RowFetch
 }
 
 // One row, of four bytes an element.
-HWY_INLINE void ScoreRow(Float32 type, const float* query, const SourceRows& keys, const SourceRows& following,
+template <class Type, hwy::EnableIf<sizeof(typename Type::Bits) == 4>* = nullptr>
+HWY_INLINE void ScoreRow(Type type, const float* query, const SourceRows& keys, const SourceRows& following,
                          const RowNumbers& scores) {
   RowFetcher fetcher(Beginning(following), (keys.count + kKeysAtOnce) * (keys.dim / kPair));
   for (int64_t j = 0; j < keys.count; j += kKeysAtOnce) {
@@ -249,7 +253,7 @@ HWY_INLINE void ScoreRow(Float32 type, const float* query, const SourceRows& key
 }
 
 // One row, of two bytes an element.
-template <class Type>
+template <class Type, hwy::EnableIf<sizeof(typename Type::Bits) == 2>* = nullptr>
 HWY_INLINE void ScoreRow(Type type, const float* query, const SourceRows& keys, const SourceRows& following,
                          const RowNumbers& scores) {
   constexpr int kKeys = 2 * kKeysAtOnce;
@@ -305,7 +309,8 @@ void Score(Type type, const float* queries, const SourceRows& keys, const Source
 }
 
 void ScoreAll(const float* queries, const SourceRows& keys, const SourceRows& following, const RowNumbers& scores) {
-  return WithElementType(keys.type, [&](auto type) HWY_ATTR { return Score(type, queries, keys, following, scores); });
+  return WithElementType(keys.type, keys.rounded,
+                         [&](auto type) HWY_ATTR { return Score(type, queries, keys, following, scores); });
 }
 
 // A block of sums: kRows rows by kPairs pairs of vectors from element x on.
@@ -406,7 +411,8 @@ void Sum(Type type, const RowNumbers& weights, const SourceRows& values, const S
 }
 
 void SumAll(const RowNumbers& weights, const SourceRows& values, const SourceRows& following, float* sums) {
-  return WithElementType(values.type, [&](auto type) HWY_ATTR { return Sum(type, weights, values, following, sums); });
+  return WithElementType(values.type, values.rounded,
+                         [&](auto type) HWY_ATTR { return Sum(type, weights, values, following, sums); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -417,16 +423,14 @@ HWY_AFTER_NAMESPACE();
 namespace attend::core {
 namespace {
 
-HWY_EXPORT(ExpandElements);
+HWY_EXPORT(ExpandAll);
 HWY_EXPORT(Restore);
 HWY_EXPORT(ScoreAll);
 HWY_EXPORT(SumAll);
 
 }  // namespace
 
-void ExpandRow(const void* elements, int dim, ElementType type, float* expanded) {
-  HWY_DYNAMIC_DISPATCH(ExpandElements)(elements, dim, type, expanded);
-}
+void ExpandRows(const SourceRows& rows, float* expanded) { HWY_DYNAMIC_DISPATCH(ExpandAll)(rows, expanded); }
 
 void RestoreRow(const float* expanded, int dim, ElementType type, float* restored) {
   HWY_DYNAMIC_DISPATCH(Restore)(expanded, dim, type, restored);

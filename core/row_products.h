@@ -18,9 +18,9 @@ namespace attend::core {
 // Floats that an expanded row of `dim` elements takes: see ExpandRow().
 constexpr int ExpandedDim(int dim) { return (dim + 31) / 32 * 32; }
 
-// Writes an element row as floats, in the order in which the products below take the elements of rows of this type and
-// dim. Float i of a row has no meaning but to them; RestoreRow() brings sums back into order.
-void ExpandRow(const void* elements, int dim, ElementType type, float* expanded);
+// Writes rows as floats [rows.count, ExpandedDim(rows.dim)], in the order in which the products below take the elements
+// of rows of this type and dim. Float i of a row has no meaning but to them; RestoreRow() brings sums back into order.
+void ExpandRows(const SourceRows& rows, float* expanded);
 
 // The inverse, of expanded floats: `dim` of them.
 void RestoreRow(const float* expanded, int dim, ElementType type, float* restored);

@@ -33,9 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, RowProductsTest, testing::ValuesIn(hwy::Suppor
 
 std::vector<float> Expand(const SourceRows& rows) {
   std::vector<float> expanded(rows.count * ExpandedDim(rows.dim));
-  for (int64_t i = 0; i < rows.count; ++i) {
-    ExpandRow(rows.row(i), rows.dim, rows.type, &expanded[i * ExpandedDim(rows.dim)]);
-  }
+  ExpandRows(rows, expanded.data());
   return expanded;
 }
 
@@ -162,6 +160,24 @@ TEST_P(RowProductsTest, BitsDependOnNoOtherRowOrKey) {
     RestoreRow(parts.data(), dim, type, restored.data());
     EXPECT_TRUE(StartsWith(sums, restored));
   });
+}
+
+// Rounded rows are computed with as rows of the nearest bfloat16 numbers are: the same bits.
+TEST_P(RowProductsTest, RoundedRowsAreThoseOfTheNearestBFloat16) {
+  for (const int dim : kDims) {
+    SCOPED_TRACE(dim);
+    constexpr int kRows = 3;
+    Source queries(ElementType::kFloat32, kRows, dim, dim, 1), keys(ElementType::kFloat32, 13, dim, dim + 3, 2);
+    queries.rows.rounded = keys.rows.rounded = true;
+    Source nearest_queries = queries.Nearest(), nearest_keys = keys.Nearest();
+    const Source weights(ElementType::kFloat32, kRows, 13, 13, 3);
+    for (const int rows : {1, 2, kRows}) {
+      const std::vector<float> scores = Scores(nearest_queries, rows, nearest_keys.rows, {});
+      EXPECT_TRUE(StartsWith(scores, Scores(queries, rows, keys.rows, {})));
+      const std::vector<float> sums = Sums(weights.numbers, rows, nearest_keys.rows, {});
+      EXPECT_TRUE(StartsWith(sums, Sums(weights.numbers, rows, keys.rows, {})));
+    }
+  }
 }
 
 // An element that is not finite shows in what it is an element of, and nowhere else.

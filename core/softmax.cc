@@ -11,6 +11,8 @@
 #include <hwy/foreach_target.h>  // NOLINT: before highway.h
 #include <hwy/highway.h>
 
+#include "core/element_load-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace attend::core {
 namespace HWY_NAMESPACE {
@@ -188,10 +190,6 @@ void Rescale(const float* correction, int rows, int columns, float* accumulator)
   }
 }
 
-HWY_INLINE Vector CanonicalNan(Floats d, Vector v) {
-  return hn::IfThenElse(hn::Eq(v, v), v, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<Floats>(), 0x7fc00000u)));
-}
-
 // Calls `write` with a vector for every lanes keys of a part of a row, its place in the part and how many of its lanes
 // belong to it: what `number` makes of the keys that the row sees, `other` for all others.
 template <class Number, class Write>
@@ -273,14 +271,10 @@ struct ToFloat16 {
 
 HWY_INLINE void StoreRounded(ToFloat32, Floats d, Vector v, float* to) { hn::StoreU(v, d, to); }
 
-// By hand: Highway's own conversion truncates. NaN are quietened first, so that rounding up cannot carry them away.
 HWY_INLINE void StoreRounded(ToBFloat16, Floats d, Vector v, uint16_t* to) {
-  const hn::RebindToUnsigned<Floats> whole;
   const hn::RebindToSigned<Floats> whole_signed;
   const hn::Rebind<uint16_t, Floats> half;
-  const auto bits = hn::BitCast(whole, CanonicalNan(d, v));
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(whole, 1u));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(whole, 0x7fffu))));
+  const auto rounded = hn::ShiftRight<16>(NearestBFloat16(d, v));
   hn::StoreU(hn::DemoteTo(half, hn::BitCast(whole_signed, rounded)), half, to);
 }
 

@@ -196,15 +196,12 @@ void AddTensorCases(std::vector<OptionCase>* cases) {
 }
 
 void AddTypeCases(bool bfloat16_products, std::vector<OptionCase>* cases) {
-  // It does nothing for few query rows.
-  const Setting more_queries = {[](v1::AttendRequest&) {}, [](Meaning& told) { told.query_length = 40; }};
-  const auto compute_type = [cases, more_queries](v1::ComputeType value, Effect effect, core::ComputeType meaning) {
+  const auto compute_type = [cases](v1::ComputeType value, Effect effect, core::ComputeType meaning) {
     cases->push_back({"compute_type",
                       v1::ComputeType_Name(value),
                       effect,
                       {[value](v1::AttendRequest& request) { Options(request).set_compute_type(value); },
-                       [meaning](Meaning& told) { told.options.compute_type = meaning; }},
-                      more_queries});
+                       [meaning](Meaning& told) { told.options.compute_type = meaning; }}});
   };
   compute_type(v1::COMPUTE_TYPE_UNSPECIFIED, Effect::kIsDefault, core::ComputeType::kAsInputs);
   // Where the processor has no such products it is computed as ever.

@@ -25,7 +25,6 @@ enum class Effect {
 
 // What the oracle is told.
 struct Meaning {
-  int64_t query_length = kOptionShape.query_length;
   core::ElementType type = core::ElementType::kFloat32;
   core::AttentionOptions options = {};
   core::ResultSelection results = {};

@@ -65,7 +65,6 @@ class OptionCoverageTest : public ServerTest {
 
   static AttentionProblem MakeProblem(const Meaning& meaning) {
     AttentionShape shape = kOptionShape;
-    shape.query_length = meaning.query_length;
     if (meaning.options.layout == Layout::kTHD) {
       shape.query_length *= shape.batch;
       shape.key_length *= shape.batch;
