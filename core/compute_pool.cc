@@ -14,10 +14,11 @@
 // failed, cancelled and expired jobs, which is why `done` is called exactly once, and never while a worker is inside.
 //
 // Sources know workers by number. A thread that sleeps idle lays its number down, as no job has anything left for it,
-// and takes any one when it wakes. So the thread in Run() can be a worker: it takes up a number that lies there, if
-// nobody else wants it. It steps its own job only, whosever turn it is; hence it gives the number up as soon as there
-// are other jobs or tasks and no number for them. Then its job may have something left for that number, such as half a
-// block of queries: the number is `returned`, and whoever wakes or would lay down another takes it first.
+// and takes any one when it wakes. So a caller can be a worker: it takes up a number that lies there, if nobody else
+// wants it. It steps its own job only, whosever turn it is; hence it gives the number up as soon as there are other jobs
+// or tasks and no number for them, or, if it must not wait, its job is blocked. Then its job may have something left for
+// that number, such as half a block of queries: the number is `returned`, and whoever wakes or would lay down another
+// takes it first.
 #include "core/compute_pool.h"
 
 #include <omp.h>
@@ -84,6 +85,7 @@ class ComputePool::Scheduler {
   void Stop();
   JobId Submit(Job job);
   absl::Status Run(Job job);
+  JobId SubmitHere(Job job);
   void Cancel(JobId id);
   void Post(std::function<void()> task);
 
@@ -123,7 +125,9 @@ class ComputePool::Scheduler {
   void SleepBlocked(Worker& worker, Lock& lock);
   void TakeNumber(Worker& worker);
   ActiveJob& Add(Job job, absl::Time now);
-  void WorkOn(ActiveJob& job, int helpers, Lock& lock);
+  enum class WhenBlocked { kWait, kLeave };
+  void WorkOn(ActiveJob& job, int helpers, WhenBlocked when_blocked, Lock& lock);
+  bool PlaceIsFree() const;
   bool OthersWait() const;
   int WakesFor(int wanted) const;
   void NoteBlocked(Worker& worker, ActiveJob& job);
@@ -143,7 +147,7 @@ class ComputePool::Scheduler {
   bool stopping_ = false;
   int idle_sleepers_ = 0;
   int blocked_sleepers_ = 0;
-  int callers_ = 0;                    // in Run() with a number, each with one of the jobs
+  int callers_ = 0;                    // at work with a number, each with one of the jobs
   std::vector<int> idle_numbers_;      // of workers, that no thread has
   std::vector<int> returned_numbers_;  // likewise, and some job may have something left for them
   // Written under the lock, waited for without it.
@@ -202,10 +206,10 @@ absl::Status ComputePool::Scheduler::Run(Job job) {
   const absl::Time now = options_.clock->Now();
   const int wanted = std::max(1, job.source->parallelism());
   Lock lock(mutex_);
-  const bool free = !idle_numbers_.empty() && returned_numbers_.empty() && !OthersWait();
+  const bool free = PlaceIsFree();
   ActiveJob& mine = Add(std::move(job), now);
   if (free) {
-    WorkOn(mine, wanted - 1, lock);
+    WorkOn(mine, wanted - 1, WhenBlocked::kWait, lock);
   } else {
     WakeAndUnlock(wanted, lock);
   }
@@ -213,13 +217,34 @@ absl::Status ComputePool::Scheduler::Run(Job job) {
   return ending->status;
 }
 
+ComputePool::JobId ComputePool::Scheduler::SubmitHere(Job job) {
+  const absl::Time now = options_.clock->Now();
+  const int wanted = std::max(1, job.source->parallelism());
+  Lock lock(mutex_);
+  const bool free = PlaceIsFree();
+  ActiveJob& mine = Add(std::move(job), now);
+  const JobId id = mine.id;
+  if (free) {
+    WorkOn(mine, wanted - 1, WhenBlocked::kLeave, lock);
+  } else {
+    WakeAndUnlock(wanted, lock);
+  }
+  return id;
+}
+
+// Whether a caller may take the place of a worker.
+bool ComputePool::Scheduler::PlaceIsFree() const {
+  return !idle_numbers_.empty() && returned_numbers_.empty() && !OthersWait();
+}
+
 // Whether there is anything to do but the jobs that callers work on.
 bool ComputePool::Scheduler::OthersWait() const {
   return !tasks_.empty() || jobs_.has_over() || jobs_.size() > callers_;
 }
 
-// Until the job is over, or has nothing left for the caller, or others want its number. Releases the lock.
-void ComputePool::Scheduler::WorkOn(ActiveJob& job, int helpers, Lock& lock) {
+// Until the job is over, or has nothing left for the caller, or others want its number, or, with kLeave, it is blocked.
+// Releases the lock.
+void ComputePool::Scheduler::WorkOn(ActiveJob& job, int helpers, WhenBlocked when_blocked, Lock& lock) {
   const WorkerEnvironment environment;
   Worker worker;
   worker.now = job.submitted;
@@ -235,6 +260,7 @@ void ComputePool::Scheduler::WorkOn(ActiveJob& job, int helpers, Lock& lock) {
     jobs_.EndExpired(worker.now);
     if (job.ending.has_value() || job.exhausted[static_cast<size_t>(worker.number)]) break;
     returns = OthersWait() && idle_numbers_.empty() && returned_numbers_.empty();
+    if (when_blocked == WhenBlocked::kLeave && !worker.blocked.empty()) returns = true;
     if (returns) break;
     if (worker.blocked.empty()) {
       worker.tiles_seen = tiles_.load(std::memory_order_relaxed);
@@ -458,6 +484,8 @@ ComputePool::~ComputePool() { scheduler_->Stop(); }
 ComputePool::JobId ComputePool::Submit(Job job) { return scheduler_->Submit(std::move(job)); }
 
 absl::Status ComputePool::Run(Job job) { return scheduler_->Run(std::move(job)); }
+
+ComputePool::JobId ComputePool::SubmitHere(Job job) { return scheduler_->SubmitHere(std::move(job)); }
 
 void ComputePool::Cancel(JobId id) { scheduler_->Cancel(id); }
 

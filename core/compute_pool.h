@@ -8,7 +8,8 @@
 // Sleep. A worker without work waits on a futex (std::atomic::wait); a submission wakes as many as it has tiles for.
 //
 // Callers. A thread that has to wait for a job anyway may compute it: Run() takes the place of a worker that sleeps, so
-// that a small job needs no other thread at all, and no more threads compute than there are workers.
+// that a small job needs no other thread at all, and no more threads compute than there are workers. A thread that must
+// not wait may do the same with a job that takes less time than waking a worker: SubmitHere().
 #ifndef ATTEND_CORE_COMPUTE_POOL_H_
 #define ATTEND_CORE_COMPUTE_POOL_H_
 
@@ -47,8 +48,8 @@ class ComputePool {
     int priority = 5;
     // Looked at between tiles.
     absl::Time deadline = absl::InfiniteFuture();
-    // Called exactly once, on a worker, with OK, the source's own status, CANCELLED or DEADLINE_EXCEEDED. Must not
-    // block; may call Submit, Cancel and Post.
+    // Called exactly once, on a worker or a caller that works, with OK, the source's own status, CANCELLED or
+    // DEADLINE_EXCEEDED. Must not block; may call Submit, Cancel and Post.
     std::function<void(const absl::Status&, const JobTimings&)> done = {};
   };
   using JobId = uint64_t;  // never 0, never used twice
@@ -73,6 +74,11 @@ class ComputePool {
   // empty, and is called before the return, on the caller or on a worker. Not to be called by tasks and by `done`, nor
   // while the pool is being destroyed.
   absl::Status Run(Job job);
+
+  // Starts a job like Submit, and computes it on the caller like Run, but never waits: what is blocked, or left when
+  // others want the place, is the workers'. So `done` is called before the return, on the caller, or later on a worker.
+  // For jobs of a few microseconds, which a caller that must not block can spare. Not to be called by tasks and `done`.
+  JobId SubmitHere(Job job);
 
   // Abandons a job within one tile: `done` is called with CANCELLED, unless it was finished already. A job that is not
   // there any more is ignored.

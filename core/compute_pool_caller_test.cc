@@ -1,4 +1,4 @@
-// ComputePool::Run: a caller in the place of a worker.
+// ComputePool::Run and SubmitHere: a caller in the place of a worker.
 #include <omp.h>
 
 #include <atomic>
@@ -203,6 +203,78 @@ TEST_P(ComputePoolCallerTest, CallersMakeRoomForOtherJobsAndTasks) {
   EXPECT_EQ(ended.get_future().get(), absl::StatusCode::kOk);
   served = true;
   for (std::thread& caller : callers) caller.join();
+}
+
+TEST_P(ComputePoolCallerTest, AJobSubmittedHereIsDoneHere) {
+  const auto pool = MakePool(GetParam());
+  const std::thread::id caller = std::this_thread::get_id();
+  bool here = false;                                        // once all of it was, before the return
+  for (int tries = 0; tries < 100'000 && !here; ++tries) {  // workers that have just begun are not asleep yet
+    std::atomic<bool> elsewhere = false;
+    std::atomic<int> done = 0;
+    const auto note = [&] { elsewhere = elsewhere || std::this_thread::get_id() != caller; };
+    ComputePool::Job job = JobOf({.tiles = 3, .parallelism = 1, .on_tile = [&](int) { note(); }});
+    job.done = [&](const absl::Status& status, const JobTimings& timings) {
+      note();
+      if (status.ok() && timings.multiply_adds == 3000) ++done;
+    };
+    EXPECT_NE(pool->SubmitHere(std::move(job)), 0u);
+    here = done == 1 && !elsewhere;
+    while (done == 0) std::this_thread::yield();
+  }
+  EXPECT_TRUE(here);
+}
+
+TEST_P(ComputePoolCallerTest, AJobSubmittedHereWaitsForBusyWorkersElsewhere) {
+  std::promise<void> release;
+  const std::shared_future<void> released = release.get_future().share();
+  std::atomic<int> held = 0;
+  std::promise<bool> on_caller;
+  const auto pool = MakePool(GetParam());  // ends before what its tasks use
+  for (int i = 0; i < GetParam(); ++i) {
+    pool->Post([&, released] {
+      ++held;
+      released.wait();
+    });
+  }
+  while (held < GetParam()) std::this_thread::yield();
+  const std::thread::id caller = std::this_thread::get_id();
+  ComputePool::Job job = JobOf({.on_tile = [&](int) { on_caller.set_value(std::this_thread::get_id() == caller); }});
+  job.done = [](const absl::Status&, const JobTimings&) {};
+  pool->SubmitHere(std::move(job));
+  release.set_value();  // reached: the call has returned
+  EXPECT_FALSE(on_caller.get_future().get());
+}
+
+// Blocked for one thread, and done by the first other that comes.
+class OthersSource final : public TileSource {
+ public:
+  explicit OthersSource(std::thread::id not_for) : not_for_(not_for) {}
+
+  StepResult Step(int) override {
+    if (std::this_thread::get_id() == not_for_) return {.outcome = Outcome::kBlocked};
+    if (finished_.exchange(true)) return {};
+    return {.outcome = Outcome::kAdvanced, .multiply_adds = 1};
+  }
+  bool finished() const override { return finished_; }
+  absl::Status status() const override { return absl::OkStatus(); }
+  int parallelism() const override { return 1; }
+  int64_t total_multiply_adds() const override { return 1; }
+
+ private:
+  const std::thread::id not_for_;
+  std::atomic<bool> finished_ = false;
+};
+
+TEST_P(ComputePoolCallerTest, ABlockedJobSubmittedHereIsLeftToTheWorkers) {
+  const auto pool = MakePool(GetParam());
+  for (int round = 0; round < 200; ++round) {
+    std::promise<absl::StatusCode> ended;
+    ComputePool::Job job = {.source = std::make_unique<OthersSource>(std::this_thread::get_id())};
+    job.done = [&](const absl::Status& status, const JobTimings&) { ended.set_value(status.code()); };
+    pool->SubmitHere(std::move(job));
+    ASSERT_EQ(ended.get_future().get(), absl::StatusCode::kOk);
+  }
 }
 
 // What a caller leaves half done when it makes room is finished by another thread under the same number.

@@ -77,6 +77,10 @@ class ComputePoolStormTest : public ::testing::TestWithParam<int> {
         EXPECT_EQ(static_cast<int>(ended.code()), fate.code);
         continue;
       }
+      if (random() % 32 == 0) {
+        pool.SubmitHere(MakeJob(fate, random, /*ends=*/true));
+        continue;
+      }
       recent.emplace_back(pool.Submit(MakeJob(fate, random)), &fate);
       if (random() % 4 == 0) {
         const auto& [id, victim] = recent[random() % recent.size()];

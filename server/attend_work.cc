@@ -15,6 +15,11 @@ constexpr int64_t kGatherBytes = int64_t{1} << 20;
 // How much one task looks at for numbers that are not finite: likewise.
 constexpr int64_t kSearchBytes = int64_t{1} << 20;
 
+// What is small enough for a thread of its caller's: some 20 microseconds to take apart, gather and write, and as many
+// to compute.
+constexpr int64_t kSmallBytes = int64_t{64} << 10;
+constexpr int64_t kTinyMultiplyAdds = int64_t{1} << 20;
+
 constexpr char kCancelled[] = "cancelled by the caller";
 
 int64_t SaturatingAdd(int64_t a, int64_t b) {
@@ -60,9 +65,13 @@ AttendWork::AttendWork(const AttendBackend& backend, Arrival arrival, Events eve
   outcome_.timings.receive = arrival_.receive;
 }
 
-void AttendWork::Start() { Post(&AttendWork::Read); }
+void AttendWork::Start() {
+  if (static_cast<int64_t>(arrival_.message.Length()) > kSmallBytes) return Post(&AttendWork::Read);
+  Read();
+}
 
 void AttendWork::Post(void (AttendWork::*step)()) {
+  posted_ = true;
   backend_.pool.Post([self = shared_from_this(), step] { (self.get()->*step)(); });
 }
 
@@ -143,6 +152,12 @@ void AttendWork::Admitted(const absl::Status& status) {
   Post(&AttendWork::Allocate);
 }
 
+// Whether the problem is done sooner than a worker wakes.
+bool AttendWork::IsTiny() const {
+  return outcome_.problem->MultiplyAdds() <= kTinyMultiplyAdds &&
+         PredictResponseBytes(*outcome_.problem) <= kSmallBytes;
+}
+
 void AttendWork::Allocate() {
   if (EndIfCancelled()) return;
   absl::StatusOr<ResponseWriter> writer = ResponseWriter::Create(*outcome_.problem, backend_.buffers);
@@ -178,13 +193,17 @@ void AttendWork::Compute() {
   if (!source.ok()) return End(source.status());
   submitted_ = backend_.clock.Now();
   // The work outlives the job, which holds it, so that its tensors stay where the tiles look for them.
-  const core::ComputePool::JobId job = backend_.pool.Submit(
-      {.source = *std::move(source),
-       .priority = priority_,
-       .deadline = arrival_.deadline,
-       .done = [self = shared_from_this()](const absl::Status& status, const core::JobTimings& timings) {
-         self->Computed(status, timings);
-       }});
+  core::ComputePool::Job computation = {
+      .source = *std::move(source),
+      .priority = priority_,
+      .deadline = arrival_.deadline,
+      .done = [self = shared_from_this()](const absl::Status& status, const core::JobTimings& timings) {
+        self->Computed(status, timings);
+      }};
+  core::ComputePool& pool = backend_.pool;
+  const bool here = !posted_ && IsTiny();
+  const core::ComputePool::JobId job =
+      here ? pool.SubmitHere(std::move(computation)) : pool.Submit(std::move(computation));
   bool cancelled = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -192,7 +211,7 @@ void AttendWork::Compute() {
     job_ = job;
     cancelled = cancelled_;
   }
-  if (cancelled) backend_.pool.Cancel(job);
+  if (cancelled) pool.Cancel(job);
 }
 
 void AttendWork::Computed(const absl::Status& status, const core::JobTimings& timings) {

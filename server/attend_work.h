@@ -1,5 +1,7 @@
 // One Attend request from its message to its response, whatever brought the message: it is taken apart, checked,
-// admitted, gathered, computed and answered, on the threads of the compute pool, never on those of its caller.
+// admitted, gathered, computed and answered, on the threads of the compute pool. Small messages are taken apart on
+// their caller's thread, and tiny problems computed there if a worker sleeps: waking one would take longer than they
+// do.
 #ifndef ATTEND_SERVER_ATTEND_WORK_H_
 #define ATTEND_SERVER_ATTEND_WORK_H_
 
@@ -50,7 +52,7 @@ class AttendWork : public std::enable_shared_from_this<AttendWork> {
     // The message is copied into memory of ours: what was charged for receiving it may go. Not at admission, which
     // comes before: gRPC holds the message till it is copied, and resets connections where its quota runs short.
     std::function<void()> gathered;
-    // Called exactly once, last, on any thread; must not block.
+    // Called exactly once, last, on any thread, perhaps before Start returns; must not block.
     std::function<void(Outcome)> done;
   };
 
@@ -58,7 +60,7 @@ class AttendWork : public std::enable_shared_from_this<AttendWork> {
   // advance it next (a task, admission, a job).
   static std::shared_ptr<AttendWork> Create(const AttendBackend& backend, Arrival arrival, Events events);
 
-  // Begins; returns at once. Called once.
+  // Begins, and returns at once, or after some 100 microseconds. Called once, and not by a worker.
   void Start();
 
   // Ends the work with CANCELLED, soon: queued work is dropped, running work abandoned within one tile.
@@ -79,7 +81,8 @@ class AttendWork : public std::enable_shared_from_this<AttendWork> {
 
   AttendWork(const AttendBackend& backend, Arrival arrival, Events events);
 
-  // Steps, in order. Each runs on a worker and posts, or waits for, the next.
+  // Steps, in order. Each runs on a worker, or before any was posted on the caller's thread, and calls, posts, or waits
+  // for, the next.
   void Read();
   void Decode(wire::AttendRequestParts parts);
   void Reserve();
@@ -91,6 +94,7 @@ class AttendWork : public std::enable_shared_from_this<AttendWork> {
   void Computed(const absl::Status& status, const core::JobTimings& timings);
   void End(absl::Status status);
 
+  bool IsTiny() const;
   void Withdraw();
   void SetStage(Stage stage);
   void Post(void (AttendWork::*step)());
@@ -108,6 +112,7 @@ class AttendWork : public std::enable_shared_from_this<AttendWork> {
   std::optional<NonFiniteSearch> search_;
   std::optional<ResponseWriter> writer_;
   absl::Time submitted_;
+  bool posted_ = false;  // some step: the thread is a worker's from then on
 
   std::mutex mutex_;  // guards what follows; never held while calling out
   Stage stage_ = Stage::kTask;
