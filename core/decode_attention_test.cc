@@ -169,6 +169,18 @@ TEST_F(DecodeAttentionTest, SameBitsWhateverHidesAKey) {
   ExpectSameBits(expected, Compute(padded, inputs, 2));
 }
 
+// A row may see keys of the first split alone, or of the last, or of none.
+TEST_F(DecodeAttentionTest, RowsThatSeeNothingOfSomeSplits) {
+  constexpr int64_t kKeys = 3 * kDecodePiece;
+  Case c = Decode({4, 1}, kKeys);
+  c.options = {.mask = BroadcastTensor{.shape = {4, kKeys}}};
+  c.results = {.weights = true, .logsumexp = true};
+  const AttentionProblem problem = MakeProblem(c);
+  Inputs inputs(problem, 12);
+  for (int64_t x = 0; x < 4 * kKeys; ++x) inputs.mask[x] = x / kKeys < 3 && x % kKeys / kDecodePiece == x / kKeys;
+  ExpectCorrect(problem, inputs, Compute(problem, inputs, 2));
+}
+
 // Outputs are the same but for the elements x that `changed` names, of which check(output, x) is told.
 template <class Changed, class Check>
 void ExpectChanged(const Results& before, const Results& after, const Changed& changed, const Check& check) {

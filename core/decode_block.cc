@@ -48,9 +48,9 @@ Sight SightOf(const ScoresTile& tile, int granule) {
   return sight;
 }
 
-// What exponentials relative to `maximum` count for beside those relative to `largest`. Equal infinities have no
-// difference.
-double WeightOf(float maximum, float largest) { return maximum == largest ? 1 : std::exp(double{maximum} - largest); }
+// What exponentials relative to `maximum` count for beside those relative to `largest`. NaN if this is infinite: so are
+// the row's results then.
+double WeightOf(float maximum, float largest) { return std::exp(double{maximum} - largest); }
 
 // Rows [begin, end) of `rows`.
 SourceRows Part(const SourceRows& rows, int64_t begin, int64_t end) {
