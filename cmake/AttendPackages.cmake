@@ -1,6 +1,13 @@
 # Every package of the project, found in this one file. All come from Debian; docs/dependencies.md says what each is for.
+set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON) # for a project that this one is a part of
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
+if(ATTEND_CLIENT_ONLY)
+  find_package(Protobuf REQUIRED)
+  find_package(gRPC REQUIRED CONFIG)
+  return()
+endif()
+
 find_package(OneDNN REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(hwy REQUIRED CONFIG)
