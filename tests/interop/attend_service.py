@@ -54,7 +54,8 @@ class Request:
 
 
 class AttendService:
-    """Starts the server, calls it, and ends it; a context manager. Calls raise grpc.RpcError."""
+    """Starts the server, calls it, and ends it; a context manager. `address` is where others may call it. Calls raise
+    grpc.RpcError."""
 
     def __init__(self, server_program, protoc, proto_folder, *settings):
         self._folder = tempfile.TemporaryDirectory()
@@ -94,8 +95,9 @@ class AttendService:
                 process.kill()
                 raise AssertionError("the server did not become ready")
             time.sleep(0.05)
+        self.address = json.loads(ready_file.read_text())["grpc"]
         self._channel = grpc.insecure_channel(
-            json.loads(ready_file.read_text())["grpc"],
+            self.address,
             options=[("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1)])
         self._attend = self._channel.unary_unary(
             METHOD, request_serializer=lambda message: message.SerializeToString(),
