@@ -1,5 +1,6 @@
 """The real server, for all tests: pytest --server=PROGRAM [--protoc=PROGRAM]."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -27,23 +28,33 @@ def pytest_addoption(parser):
     parser.addoption("--protoc", default="protoc")
 
 
-@pytest.fixture(scope="session")
-def server(request, tmp_path_factory):
-    """The addresses of a server that runs: {"grpc": "host:port", "http": ...}."""
-    ready_file = tmp_path_factory.mktemp("server") / "ready.json"
-    process = subprocess.Popen([request.config.getoption("--server"), "--grpc_address=127.0.0.1:0",
-                                "--http_address=127.0.0.1:0", "--log_level=warning", "--max_message_bytes=64MiB",
-                                f"--ready_file={ready_file}"])
+@contextlib.contextmanager
+def running_server(program, folder, grpc_address="127.0.0.1:0"):
+    """Runs a server with its files in a new folder; gives the process and its addresses {"grpc": "host:port", "http":
+    ...}."""
+    folder.mkdir()
+    ready_file = folder / "ready.json"
+    process = subprocess.Popen([program, f"--grpc_address={grpc_address}", "--http_address=127.0.0.1:0",
+                                "--log_level=warning", "--max_message_bytes=64MiB", f"--ready_file={ready_file}"])
     try:
         deadline = time.monotonic() + START_SECONDS
         while not ready_file.exists():
             assert process.poll() is None and time.monotonic() < deadline, "the server did not become ready"
             time.sleep(0.05)
-        yield json.loads(ready_file.read_text())
-        process.terminate()
-        assert process.wait(timeout=START_SECONDS) == 0
+        yield process, json.loads(ready_file.read_text())
+        if process.poll() is None:
+            process.terminate()
+            assert process.wait(timeout=START_SECONDS) == 0
     finally:
         process.kill()
+
+
+@pytest.fixture(scope="session")
+def server(request, tmp_path_factory):
+    """The addresses of a server that runs."""
+    with running_server(request.config.getoption("--server"), tmp_path_factory.mktemp("server") / "files") as running:
+        yield running[1]
+        assert running[0].poll() is None, "the server ended by itself"
 
 
 @pytest.fixture
