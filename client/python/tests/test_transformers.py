@@ -236,7 +236,7 @@ def test_gradients(spy):
 
 def test_model_that_chooses_keys_by_an_index(spy):
     config = transformers.DeepseekV32Config(
-        **{**SMALL, "initializer_range": 0.02}, num_key_value_heads=4, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
+        **SMALL, num_key_value_heads=4, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
         moe_intermediate_size=16, first_k_dense_replace=3, q_lora_rank=32, kv_lora_rank=16, qk_rope_head_dim=8,
         qk_nope_head_dim=8, v_head_dim=16, index_topk=4, index_n_heads=2, index_head_dim=16)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="attend").eval()
