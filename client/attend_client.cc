@@ -165,7 +165,7 @@ Client::Client(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) 
 Client::~Client() = default;
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ClientOptions& options) {
-  absl::StatusOr<std::unique_ptr<ChannelStub>> stub = ChannelStub::Create(options.target);
+  absl::StatusOr<std::unique_ptr<ChannelStub>> stub = ChannelStub::Create(options);
   if (!stub.ok()) return stub.status();
   return std::unique_ptr<Client>(new Client(std::make_unique<Channel>(options.target, *std::move(stub))));
 }

@@ -40,11 +40,24 @@ inline constexpr char kDefaultTarget[] = "127.0.0.1:8001";
 // How long a call may take, retries included, where its CallOptions say nothing.
 inline constexpr absl::Duration kDefaultTimeout = absl::Seconds(60);
 
+// How a client knows its server, and how it is known to it. All but a name are paths of files, read when the client is
+// made. Any of the first four means TLS; without, connections are in the clear.
+struct SecurityOptions {
+  std::string tls_ca = {};           // PEM: authorities of the server's certificate; empty: gRPC's root certificates
+  std::string tls_cert = {};         // PEM: this client's certificate and its chain, for mutual TLS
+  std::string tls_key = {};          // PEM: the key of tls_cert, without a passphrase
+  std::string tls_server_name = {};  // the name in the server's certificate, where it is not the target's host
+  std::string token_file = {};       // one line: the token that goes with every call, as authorization: Bearer TOKEN
+
+  bool tls() const { return !(tls_ca.empty() && tls_cert.empty() && tls_key.empty() && tls_server_name.empty()); }
+};
+
 struct ClientOptions {
   // Any gRPC target: "host:port", "unix:/path", "ipv4:127.0.0.1:8001,127.0.0.1:9001" for two servers,
   // "dns:///name:port". Calls go round-robin over all addresses that answer. HTTP proxies of the environment are not
   // used.
   std::string target = kDefaultTarget;
+  SecurityOptions security = {};
 };
 
 struct CallOptions {
@@ -122,7 +135,8 @@ class Client {
  public:
   using AttendCallback = std::function<void(absl::StatusOr<AttendResult>)>;
 
-  // Connects at the first call. INVALID_ARGUMENT for a target that gRPC cannot parse.
+  // Connects at the first call. INVALID_ARGUMENT for a target that gRPC cannot parse, and for a file of
+  // SecurityOptions that cannot be read or used.
   static absl::StatusOr<std::unique_ptr<Client>> Create(const ClientOptions& options = {});
 
   // Cancels what is in flight and waits for the callbacks. Not to be called from one.

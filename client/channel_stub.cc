@@ -3,12 +3,12 @@
 #include <grpc/support/time.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/channel_security.h"
 
 namespace attend::client {
 namespace {
@@ -38,7 +38,7 @@ AttemptOutcome Outcome(const grpc::Status& status, Attempt& attempt) {
   return outcome;
 }
 
-grpc::ChannelArguments Arguments() {
+grpc::ChannelArguments Arguments(const SecurityOptions& security) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
@@ -56,29 +56,37 @@ grpc::ChannelArguments Arguments() {
   // A connection whose other end vanished without a word is noticed while calls wait on it.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
+  if (!security.tls_server_name.empty()) arguments.SetSslTargetNameOverride(security.tls_server_name);
   return arguments;
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ChannelStub>> ChannelStub::Create(const std::string& target) {
+absl::StatusOr<std::unique_ptr<ChannelStub>> ChannelStub::Create(const ClientOptions& options) {
+  const absl::StatusOr<ChannelSecurity> security = ChannelSecurity::Read(options.security);
+  if (!security.ok()) return security.status();
+  const std::string& target = options.target;
   const std::shared_ptr<grpc::Channel> channel =
-      target.empty() ? nullptr : grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), Arguments());
+      target.empty() ? nullptr : grpc::CreateCustomChannel(target, security->credentials, Arguments(options.security));
   // gRPC reports a target that it cannot parse by a channel whose calls all fail; a sound one starts idle.
   if (channel == nullptr || channel->GetState(/*try_to_connect=*/false) != GRPC_CHANNEL_IDLE) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", target, "' is no address, must be host:port, unix:/path or another gRPC target"));
   }
-  return std::unique_ptr<ChannelStub>(new ChannelStub(channel));
+  return std::unique_ptr<ChannelStub>(new ChannelStub(channel, security->token));
 }
 
-ChannelStub::ChannelStub(std::shared_ptr<grpc::Channel> channel) : channel_(std::move(channel)), stub_(channel_) {}
+ChannelStub::ChannelStub(std::shared_ptr<grpc::Channel> channel, const std::string& token)
+    : authorization_(token.empty() ? "" : absl::StrCat("Bearer ", token)),
+      channel_(std::move(channel)),
+      stub_(channel_) {}
 
 std::function<void()> ChannelStub::Start(CallAttempt attempt, std::function<void(AttemptOutcome)> done) {
   auto state = std::make_shared<Attempt>();
   state->request.Swap(&attempt.request);
   state->done = std::move(done);
   for (const auto& [name, value] : attempt.metadata) state->context.AddMetadata(name, value);
+  if (!authorization_.empty()) state->context.AddMetadata("authorization", authorization_);
   state->context.set_deadline(gpr_time_add(
       gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(absl::ToInt64Nanoseconds(attempt.timeout), GPR_TIMESPAN)));
   // The call owns this function and this function the call's state: running it, exactly once, breaks the ring. The

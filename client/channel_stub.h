@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/attend_client.h"
 #include "client/stub.h"
 
 namespace attend::client {
@@ -17,16 +18,17 @@ namespace attend::client {
 // Destroyed when no call is in progress, and not on a thread of gRPC's: the last channel of a process waits for them.
 class ChannelStub final : public Stub {
  public:
-  // Connections of its own to all addresses of `target`, made at the first call. INVALID_ARGUMENT for a target that
-  // gRPC cannot parse.
-  static absl::StatusOr<std::unique_ptr<ChannelStub>> Create(const std::string& target);
+  // Connections of its own to all addresses of the target, made at the first call. INVALID_ARGUMENT for a target that
+  // gRPC cannot parse, and for files that cannot be used.
+  static absl::StatusOr<std::unique_ptr<ChannelStub>> Create(const ClientOptions& options);
 
   std::function<void()> Start(CallAttempt attempt, std::function<void(AttemptOutcome)> done) override;
   Connectivity connectivity() const override;
 
  private:
-  explicit ChannelStub(std::shared_ptr<grpc::Channel> channel);
+  ChannelStub(std::shared_ptr<grpc::Channel> channel, const std::string& token);
 
+  const std::string authorization_;         // of every call; empty: none
   std::shared_ptr<grpc::Channel> channel_;  // shared: gRPC's stubs want it so
   grpc::GenericStub stub_;
 };

@@ -18,7 +18,6 @@ namespace attend::client {
 namespace {
 
 constexpr char kUsageErrorPayload[] = "attend.client/usage-error";
-constexpr char kAddressVariable[] = "ATTEND_ADDRESS";
 constexpr int kFailure = 1;
 constexpr int kBadCommandLine = 2;
 
@@ -104,6 +103,33 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& name, std::functi
   return option;
 }
 
+// An option of the connection that is a text, and the variable that holds where it is not given. Those of security are
+// named unlike the server's own settings: both may stand in the environment of one container.
+struct FrameText {
+  const char* flag;
+  const char* type;
+  const char* variable;
+  const char* description;
+  std::string& value;
+};
+
+std::vector<FrameText> FrameTexts(Connection& connection) {
+  SecurityOptions& security = connection.security;
+  return {
+      {"--address", "TARGET", "ATTEND_ADDRESS", "Any gRPC target, such as ipv4:10.0.0.1:8001,10.0.0.2:8001",
+       connection.address},
+      {"--tls_ca", "PATH", "ATTEND_CLIENT_TLS_CA",
+       "Authorities of the server's certificate (PEM); this and the next three mean TLS", security.tls_ca},
+      {"--tls_cert", "PATH", "ATTEND_CLIENT_TLS_CERT", "This client's certificate (PEM), for mutual TLS",
+       security.tls_cert},
+      {"--tls_key", "PATH", "ATTEND_CLIENT_TLS_KEY", "The key of that certificate (PEM)", security.tls_key},
+      {"--tls_server_name", "NAME", "ATTEND_CLIENT_TLS_SERVER_NAME",
+       "The name in the server's certificate, where it is not the host of the address", security.tls_server_name},
+      {"--token_file", "PATH", "ATTEND_CLIENT_TOKEN_FILE", "A file that holds the token to send with every call",
+       security.token_file},
+  };
+}
+
 // A UsageError if one of the frame's own options is on the command line.
 absl::Status CheckNoOptionGiven(const CLI::App& frame, absl::string_view command) {
   for (const CLI::Option* option : frame.get_options()) {
@@ -118,7 +144,12 @@ void PrintLine(absl::string_view line) { std::cerr << line << '\n'; }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Client>> Connection::Connect() const { return Client::Create({.target = address}); }
+absl::StatusOr<std::unique_ptr<Client>> Connection::Connect() const {
+  if (security.tls_cert.empty() != security.tls_key.empty()) {
+    return UsageError("--tls_cert and --tls_key must be given together");
+  }
+  return Client::Create({.target = address, .security = security});
+}
 
 CallOptions Connection::Call(absl::Duration default_timeout) const {
   return {.timeout = timeout.value_or(default_timeout), .fail_fast = true};
@@ -132,11 +163,13 @@ Commands::Commands()
   app_->fallthrough();
   app_->set_version_flag("--version", "attend " ATTEND_VERSION, "Print the version and exit");
   app_->set_help_flag("-h,--help", "Print this help and exit");
-  app_->add_option("--address", connection_.address,
-                   "Any gRPC target, such as ipv4:10.0.0.1:8001,10.0.0.2:8001; $ATTEND_ADDRESS if not given")
-      ->type_name("TARGET")
-      ->capture_default_str()
-      ->group(HelpFormatter::kConnectionGroup);
+  for (const FrameText& option : FrameTexts(connection_)) {
+    app_->add_option(option.flag, option.value,
+                     absl::StrCat(option.description, "; $", option.variable, " if not given"))
+        ->type_name(option.type)
+        ->capture_default_str()
+        ->group(HelpFormatter::kConnectionGroup);
+  }
   AddDuration(
       *app_, "--timeout", [this](absl::Duration timeout) { connection_.timeout = timeout; },
       absl::StrCat("How long a call may take, retries included; default ", absl::FormatDuration(kDefaultTimeout),
@@ -167,8 +200,9 @@ CLI::App& Commands::AddLocal(const std::string& name, const std::string& descrip
 }
 
 int Commands::Run(int argc, const char* const* argv) {
-  if (const char* address = std::getenv(kAddressVariable); address != nullptr && *address != '\0') {
-    connection_.address = address;
+  for (const FrameText& option : FrameTexts(connection_)) {
+    const char* const value = std::getenv(option.variable);
+    if (value != nullptr && *value != '\0') option.value = value;
   }
   try {
     app_->parse(argc, argv);

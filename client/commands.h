@@ -30,12 +30,14 @@ namespace attend::client {
 // How long commands that only ask how a server is wait for it by default.
 inline constexpr absl::Duration kProbeTimeout = absl::Seconds(5);
 
-// How to reach the server, as --address and --timeout (or ATTEND_ADDRESS) say.
+// How to reach the server, as --address, --timeout, --tls_* and --token_file (or the environment) say.
 struct Connection {
   std::string address = kDefaultTarget;
+  SecurityOptions security;
   std::optional<absl::Duration> timeout;  // absent: the command's own default
 
-  // A client with connections of its own.
+  // A client with connections of its own. A usage error for --tls_cert without --tls_key; INVALID_ARGUMENT for a file
+  // that cannot be used.
   absl::StatusOr<std::unique_ptr<Client>> Connect() const;
   // For calls of a command: they fail fast where no server is.
   CallOptions Call(absl::Duration default_timeout = kDefaultTimeout) const;
@@ -53,10 +55,10 @@ class Commands {
   Commands& operator=(const Commands&) = delete;
 
   // Adds subcommand `name`; `run` is called after everything was parsed. Add the command's own options to the result;
-  // --address and --timeout are there already.
+  // those of the connection are there already.
   CLI::App& Add(const std::string& name, const std::string& description, Action run);
 
-  // The same for a command that needs no server: it has no --address and --timeout.
+  // The same for a command that needs no server: it has no options of a connection.
   CLI::App& AddLocal(const std::string& name, const std::string& description, std::function<absl::Status()> run);
 
   // Parses and runs. Returns the exit code: 0, 1 for a failure, 2 for a bad command line.

@@ -23,7 +23,10 @@ using ::testing::internal::GetCapturedStdout;
 class CommandsTest : public ::testing::Test {
  protected:
   CommandsTest() {
-    unsetenv("ATTEND_ADDRESS");
+    for (const char* name : {"ATTEND_ADDRESS", "ATTEND_CLIENT_TLS_CA", "ATTEND_CLIENT_TLS_CERT",
+                             "ATTEND_CLIENT_TLS_KEY", "ATTEND_CLIENT_TLS_SERVER_NAME", "ATTEND_CLIENT_TOKEN_FILE"}) {
+      unsetenv(name);
+    }
     CLI::App& command = commands_.Add("try", "Tries", [this](const Connection& connection) {
       connection_ = connection;
       return status_;
@@ -70,6 +73,44 @@ TEST_F(CommandsTest, TakesSharedOptionsBeforeAndAfterTheCommand) {
   EXPECT_EQ(connection_->address, "a:1");
   EXPECT_EQ(connection_->Call(kProbeTimeout).timeout, absl::Seconds(90));
   EXPECT_EQ(pause_, absl::Milliseconds(250));
+}
+
+TEST_F(CommandsTest, TakesTlsAndTokensFromOptionsOrTheEnvironment) {
+  EXPECT_EQ(Run({"try", "--tls_ca", "a", "--tls_cert=b", "--tls_key=c", "--tls_server_name=d", "--token_file", "e"}),
+            0);
+  EXPECT_EQ(connection_->security.tls_ca, "a");
+  EXPECT_EQ(connection_->security.tls_cert, "b");
+  EXPECT_EQ(connection_->security.tls_key, "c");
+  EXPECT_EQ(connection_->security.tls_server_name, "d");
+  EXPECT_EQ(connection_->security.token_file, "e");
+}
+
+TEST_F(CommandsTest, TheEnvironmentHoldsWhereAnOptionIsNotGiven) {
+  setenv("ATTEND_CLIENT_TLS_CA", "a", 1);
+  setenv("ATTEND_CLIENT_TLS_CERT", "b", 1);
+  setenv("ATTEND_CLIENT_TLS_KEY", "c", 1);
+  setenv("ATTEND_CLIENT_TLS_SERVER_NAME", "d", 1);
+  setenv("ATTEND_CLIENT_TOKEN_FILE", "e", 1);
+  setenv("ATTEND_TOKEN_FILE", "the server's", 1);
+  EXPECT_EQ(Run({"--tls_ca=other", "try"}), 0);
+  EXPECT_EQ(connection_->security.tls_ca, "other");
+  EXPECT_EQ(connection_->security.tls_cert, "b");
+  EXPECT_EQ(connection_->security.tls_key, "c");
+  EXPECT_EQ(connection_->security.tls_server_name, "d");
+  EXPECT_EQ(connection_->security.token_file, "e");
+  EXPECT_EQ(Run({"count"}), 0) << "needs no server, and no variable of one";
+}
+
+TEST_F(CommandsTest, ACertificateWithoutItsKeyIsABadCommandLine) {
+  commands_.Add("connect", "Connects", [](const Connection& connection) { return connection.Connect().status(); });
+  EXPECT_EQ(Run({"connect", "--tls_cert=a"}), 2);
+  EXPECT_THAT(errors_, HasSubstr("--tls_cert and --tls_key must be given together"));
+}
+
+TEST_F(CommandsTest, AFileThatCannotBeReadIsAFailure) {
+  commands_.Add("connect", "Connects", [](const Connection& connection) { return connection.Connect().status(); });
+  EXPECT_EQ(Run({"connect", "--token_file=/nowhere"}), 1);
+  EXPECT_EQ(errors_, "attend: token_file /nowhere cannot be read: No such file or directory\n");
 }
 
 TEST_F(CommandsTest, TakesTheAddressFromTheEnvironmentUnlessGiven) {

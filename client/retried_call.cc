@@ -39,6 +39,13 @@ std::string ConnectionReason(absl::string_view message) {
   return std::string(message);
 }
 
+// Whether there is a server, but one that was not believed or understood.
+bool IsHandshake(absl::string_view reason) {
+  const std::string lower = absl::AsciiStrToLower(reason);
+  return absl::StrContains(lower, "handshake") || absl::StrContains(lower, "verification") ||
+         absl::StrContains(lower, "peer name");
+}
+
 }  // namespace
 
 RetriedCall::RetriedCall(std::shared_ptr<const CallEnvironment> environment, CallAttempt attempt,
@@ -96,7 +103,9 @@ absl::Status RetriedCall::FinalStatus(const AttemptOutcome& outcome) const {
   const std::string& target = environment_->target;
   const Connectivity connectivity = environment_->stub->connectivity();
   if (absl::IsUnavailable(last) && connectivity == Connectivity::kUnreachable) {
-    return absl::UnavailableError(absl::StrCat("no server at ", target, ": ", ConnectionReason(last.message())));
+    const std::string reason = ConnectionReason(last.message());
+    return absl::UnavailableError(
+        absl::StrCat(IsHandshake(reason) ? "no TLS with " : "no server at ", target, ": ", reason));
   }
   if (absl::IsDeadlineExceeded(last) && TimeLeft() <= kDeadlineSlack) {
     const std::string within = absl::StrCat(target, " within ", absl::FormatDuration(options_.timeout));
