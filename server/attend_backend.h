@@ -14,6 +14,7 @@
 #include "server/metrics.h"
 #include "server/receive_gate.h"
 #include "server/request_log.h"
+#include "server/security.h"
 #include "server/settings.h"
 
 namespace attend::server {
@@ -23,6 +24,7 @@ struct AttendBackend {
   const Settings& settings;
   const CodecLimits& limits;
   const core::Clock& clock;
+  const Security& security;
   core::BufferPool& buffers;
   core::TileKernels& kernels;
   core::ComputePool& pool;

@@ -97,6 +97,9 @@ absl::Status AttendReactor::CheckHeaders() {
     Refuse(reason, status, headers_, Stage::kGate);
     return status;
   };
+  absl::StatusOr<std::string> client = backend_.security.Identify(*context_);
+  if (!client.ok()) return refuse(RejectReason::kUnauthenticated, client.status());
+  record_.client = *std::move(client);
   entered_ = backend_.calls.Enter();
   if (!entered_) return refuse(RejectReason::kDraining, absl::UnavailableError("the server is shutting down"));
   if (headers_ >= deadline_) {
@@ -119,7 +122,7 @@ absl::Status AttendReactor::CheckHeaders() {
 
 void AttendReactor::EnterGate() {
   const absl::StatusOr<ReceiveGate::Entry> entry =
-      backend_.gate.Enter(visit_, record_.peer, announced_bytes_, [self = self_] { self->BeginRead(); });
+      backend_.gate.Enter(visit_, record_.client, announced_bytes_, [self = self_] { self->BeginRead(); });
   if (!entry.ok()) return Refuse(RejectReason::kQueueFull, entry.status(), headers_, Stage::kGate);
   if (*entry == ReceiveGate::Entry::kLetIn) BeginRead();
 }
@@ -177,7 +180,7 @@ void AttendReactor::BeginWork() {
   std::shared_ptr<AttendWork> work =
       AttendWork::Create(backend_,
                          {.message = std::exchange(message_, {}),
-                          .client = record_.peer,
+                          .client = record_.client,
                           .request_id = record_.id,
                           .deadline = deadline_,
                           .last_byte = last_byte_,

@@ -26,20 +26,24 @@ class UnknownMethodReactor final : public grpc::ServerGenericBidiReactor {
  public:
   UnknownMethodReactor(const AttendBackend& backend, grpc::GenericCallbackServerContext* context,
                        const std::string& request_id)
-      : backend_(backend), start_(backend.clock.Now()) {
+      : backend_(backend), start_(backend.clock.Now()), status_(backend.security.Identify(*context).status()) {
+    if (status_.ok()) {
+      status_ = absl::UnimplementedError(
+          absl::StrCat("attend-server ", absl::string_view(Version()), " offers no method ", context->method()));
+    }
     context->AddTrailingMetadata(kRequestIdTrailer, request_id);
-    Finish(ToGrpcStatus(absl::UnimplementedError(
-        absl::StrCat("attend-server ", absl::string_view(Version()), " offers no method ", context->method()))));
+    Finish(ToGrpcStatus(status_));
   }
 
   void OnDone() override {
-    backend_.metrics.CountRequest(Method::kOther, absl::StatusCode::kUnimplemented, backend_.clock.Now() - start_);
+    backend_.metrics.CountRequest(Method::kOther, status_.code(), backend_.clock.Now() - start_);
     delete this;
   }
 
  private:
   const AttendBackend& backend_;
   const absl::Time start_;
+  absl::Status status_;
 };
 
 absl::Status CheckInfoRequest(grpc::ByteBuffer bytes) {
@@ -68,8 +72,10 @@ absl::Status CheckInfoRequest(grpc::ByteBuffer bytes) {
 grpc::ServerUnaryReactor* AttentionService::GetServerInfo(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
   const absl::Time start = backend_.clock.Now();
-  absl::Status status;
-  if (backend_.calls.Enter()) {
+  absl::Status status = backend_.security.Identify(*context).status();
+  if (!status.ok()) {
+    // nothing more is said to this caller
+  } else if (backend_.calls.Enter()) {
     status = CheckInfoRequest(*request);
     const grpc::Slice answer(status.ok() ? answer_.SerializeAsString() : std::string());
     *response = grpc::ByteBuffer(&answer, 1);

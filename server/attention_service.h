@@ -23,7 +23,8 @@ class AttentionService final
   AttentionService(const AttendBackend& backend, v1::GetServerInfoResponse answer)
       : backend_(backend), answer_(std::move(answer)) {}
 
-  // INVALID_ARGUMENT for bytes that are no GetServerInfoRequest, UNIMPLEMENTED for one with a field: there is none yet.
+  // UNAUTHENTICATED for callers that have no right to call, INVALID_ARGUMENT for bytes that are no
+  // GetServerInfoRequest, UNIMPLEMENTED for one with a field: there is none yet.
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                           grpc::ByteBuffer* response) override;
 

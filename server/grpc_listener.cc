@@ -8,10 +8,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
-#include "grpcpp/impl/server_builder_option.h"
-#include "grpcpp/impl/server_builder_plugin.h"
 #include "grpcpp/resource_quota.h"
 #include "server/socket_address.h"
 
@@ -55,15 +52,6 @@ void SetMessageLimits(const Settings& settings, grpc::ServerBuilder& builder) {
   }
 }
 
-// Linking gRPC's reflection library adds it to every server of the process: this takes it away again.
-class WithoutReflection final : public grpc::ServerBuilderOption {
- public:
-  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
-  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
-    std::erase_if(*plugins, [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
-  }
-};
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(const Settings& settings, const Services& services,
@@ -84,13 +72,11 @@ GrpcListener::~GrpcListener() {
 
 absl::Status GrpcListener::Start(const Settings& settings, const Services& services, int descriptor_end) {
   grpc::EnableDefaultHealthCheckService(false);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  if (!settings.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
   SetConnectionLimits(settings, builder);
   SetMessageLimits(settings, builder);
   using From = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-  connections_ = builder.experimental().AddExternalConnectionAcceptor(From::FROM_FD, grpc::InsecureServerCredentials());
+  connections_ = builder.experimental().AddExternalConnectionAcceptor(From::FROM_FD, services.credentials);
   for (grpc::Service* service : services.named) builder.RegisterService(service);
   builder.RegisterCallbackGenericService(services.generic);
   server_ = builder.BuildAndStart();

@@ -23,6 +23,7 @@ class GrpcListener {
   struct Services {
     std::vector<grpc::Service*> named;
     grpc::CallbackGenericService* generic = nullptr;
+    std::shared_ptr<grpc::ServerCredentials> credentials;  // of every connection
   };
 
   using Addresses = std::vector<std::unique_ptr<ListeningAddress>>;

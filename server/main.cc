@@ -1,5 +1,6 @@
 // attend-server: reads its settings, serves until SIGTERM or SIGINT, drains, and ends with 0.
-// Exit code 2: a bad setting. 1: an environment that refuses (a port in use, a processor too old).
+// SIGHUP: reads certificates and tokens again. Exit code 2: a bad setting. 1: an environment that refuses (a port in
+// use, a certificate that has expired, a processor too old).
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -22,9 +23,9 @@
 #include "server/descriptor_budget.h"
 #include "server/log.h"
 #include "server/machine_limits.h"
+#include "server/process_signals.h"
 #include "server/server.h"
 #include "server/settings_table.h"
-#include "server/shutdown_signals.h"
 
 namespace attend::server {
 namespace {
@@ -48,18 +49,29 @@ std::optional<std::string> ReadVariable(const std::string& name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+// Waits for the signal to shut down and meanwhile does what others ask for. False if it has not come after `timeout`.
+bool AwaitShutDown(Server& server, ProcessSignals& signals, absl::Duration timeout) {
+  const absl::Time end = absl::Now() + timeout;
+  do {
+    const std::optional<ProcessSignal> signal = signals.Await(std::max(absl::ZeroDuration(), end - absl::Now()));
+    if (signal == ProcessSignal::kShutDown) return true;
+    if (signal == ProcessSignal::kReload) server.Reload();
+  } while (absl::Now() < end);
+  return false;
+}
+
 // Serves for `time`, or for ever. True if a signal ended it.
-bool Serve(Server& server, ShutdownSignals& signals, absl::Duration time) {
+bool Serve(Server& server, ProcessSignals& signals, absl::Duration time) {
   const absl::Time end = absl::Now() + time;
   while (absl::Now() < end) {
-    if (signals.Await(std::min(kHousekeepingInterval, end - absl::Now()))) return true;
+    if (AwaitShutDown(server, signals, std::min(kHousekeepingInterval, end - absl::Now()))) return true;
     server.Housekeep();
   }
   return false;
 }
 
 // After the first signal: serves for drain_delay, then lets calls in flight finish. A second signal ends it at once.
-void Drain(const Settings& settings, Server& server, ShutdownSignals& signals, Log& log) {
+void Drain(const Settings& settings, Server& server, ProcessSignals& signals, Log& log) {
   log.Write(LogLevel::kInfo, "draining");
   server.BeginDrain();
   if (Serve(server, signals, settings.drain_delay)) return log.Write(LogLevel::kWarning, "second signal, ending");
@@ -68,7 +80,9 @@ void Drain(const Settings& settings, Server& server, ShutdownSignals& signals, L
   while (!server.AwaitCalls(kDrainInterval)) {
     if (absl::Now() >= end)
       return log.Write(LogLevel::kWarning, "drain_timeout has passed, ending with calls in flight");
-    if (signals.Await(absl::ZeroDuration())) return log.Write(LogLevel::kWarning, "second signal, ending");
+    if (AwaitShutDown(server, signals, absl::ZeroDuration())) {
+      return log.Write(LogLevel::kWarning, "second signal, ending");
+    }
   }
 }
 
@@ -98,7 +112,7 @@ class EndGuard {
   std::thread thread_;
 };
 
-int Run(const Settings& settings, ShutdownSignals& signals) {
+int Run(const Settings& settings, ProcessSignals& signals) {
   // Held until the process ends: the last to let go of gRPC would wait for all of its threads, and one that polls in
   // epoll_wait at that moment is woken by nobody for up to ten seconds. All that is ours has ended before.
   grpc_init();
@@ -128,7 +142,7 @@ int Main(const std::vector<std::string>& arguments) {
   // Debian builds Abseil with the search for lock cycles in it, which takes 4 % of a small call: each of gRPC's locks is
   // entered into a graph, under one lock for all.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  ShutdownSignals signals;
+  ProcessSignals signals;
   RaiseDescriptorLimit();
   return Run(command_line->settings, signals);
 }

@@ -25,8 +25,8 @@ using prometheus::MetricFamily;
 using Buckets = Histogram::BucketBoundaries;
 
 constexpr std::array<const char*, 5> kMethods = {"Attend", "GetServerInfo", "Check", "Watch", "other"};
-constexpr std::array<const char*, 6> kReasons = {"queue_full", "message_too_large", "never_admissible",
-                                                 "draining",   "deadline",          "receive_timeout"};
+constexpr std::array<const char*, 7> kReasons = {"queue_full", "message_too_large", "never_admissible", "draining",
+                                                 "deadline",   "receive_timeout",   "unauthenticated"};
 constexpr std::array<const char*, 4> kStages = {"receiving", "queued", "computing", "sending"};
 
 // 1 ms to 60 s, and finer below.

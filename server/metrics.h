@@ -20,7 +20,15 @@ namespace attend::server {
 enum class Method { kAttend, kGetServerInfo, kHealthCheck, kHealthWatch, kOther };
 
 // Why a request was refused before any work on it.
-enum class RejectReason { kQueueFull, kMessageTooLarge, kNeverAdmissible, kDraining, kDeadline, kReceiveTimeout };
+enum class RejectReason {
+  kQueueFull,
+  kMessageTooLarge,
+  kNeverAdmissible,
+  kDraining,
+  kDeadline,
+  kReceiveTimeout,
+  kUnauthenticated
+};
 
 // What a request was waiting for when it was cancelled or its deadline passed.
 enum class CallStage { kReceiving, kQueued, kComputing, kSending };

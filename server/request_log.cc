@@ -32,6 +32,7 @@ void RequestLog::Write(const RequestRecord& record, absl::Time now) {
                       {"method", std::string(record.method)},
                       {"peer", record.peer},
                       {"code", absl::StatusCodeToString(record.status.code())}};
+  if (!record.client.empty() && record.client != record.peer) fields.push_back({"client", record.client});
   if (!record.status.ok()) fields.push_back({"error", std::string(record.status.message())});
   if (record.problem) AppendProblem(*record.problem, fields);
   fields.push_back({"request_bytes", record.request_bytes});

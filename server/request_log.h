@@ -20,6 +20,7 @@ struct RequestRecord {
   std::string id;
   absl::string_view method;
   std::string peer;
+  std::string client;       // who calls, as Security has it; empty if it was not taken
   std::string traceparent;  // the caller's, empty if it sent none
   absl::Status status;
   int64_t request_bytes = 0;

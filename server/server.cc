@@ -31,7 +31,9 @@
 #include "server/readiness.h"
 #include "server/ready_file.h"
 #include "server/receive_gate.h"
+#include "server/reflection_service.h"
 #include "server/request_log.h"
+#include "server/security.h"
 #include "server/settings_table.h"
 #include "server/version.h"
 #include "server/warm_up.h"
@@ -103,7 +105,7 @@ struct Computing {
 // Members are destroyed in the reverse order: the listeners first, what calls use last.
 class Server::Parts {
  public:
-  Parts(const Settings& settings, Log& log, std::unique_ptr<Computing> computing);
+  Parts(const Settings& settings, Log& log, std::unique_ptr<Security> security, std::unique_ptr<Computing> computing);
 
   absl::Status Listen(Listening listening);
 
@@ -111,12 +113,14 @@ class Server::Parts {
   friend class Server;
   void AddLiveMetrics();
   void AddConnectionMetrics();
+  void AddSecurityMetrics();
   void WarnOfRefusedConnections();
 
   const Settings settings_;
   const CodecLimits limits_;
   Log& log_;
   const core::Clock& clock_ = core::Clock::Steady();
+  const std::unique_ptr<Security> security_;
   const std::unique_ptr<Computing> computing_;
   Metrics metrics_;
   Backlog backlog_;
@@ -128,6 +132,7 @@ class Server::Parts {
   const AttendBackend backend_;
   HealthService health_;
   AttentionService attention_;
+  ReflectionService reflection_;
   GenericService generic_;
   const DescriptorBudget descriptors_ = DivideDescriptors(DescriptorLimit());
   std::string grpc_address_;  // the main one of those that gRPC listens on
@@ -140,10 +145,12 @@ class Server::Parts {
   std::unique_ptr<ReadyFile> ready_file_;
 };
 
-Server::Parts::Parts(const Settings& settings, Log& log, std::unique_ptr<Computing> computing)
+Server::Parts::Parts(const Settings& settings, Log& log, std::unique_ptr<Security> security,
+                     std::unique_ptr<Computing> computing)
     : settings_(settings),
       limits_{.max_message_bytes = settings.max_message_bytes, .version = std::string(Version())},
       log_(log),
+      security_(std::move(security)),
       computing_(std::move(computing)),
       metrics_({.version = std::string(Version()),
                 .onednn_version = core::TileKernels::OneDnnVersion(),
@@ -158,6 +165,7 @@ Server::Parts::Parts(const Settings& settings, Log& log, std::unique_ptr<Computi
       backend_{.settings = settings_,
                .limits = limits_,
                .clock = clock_,
+               .security = *security_,
                .buffers = computing_->buffers,
                .kernels = *computing_->kernels,
                .pool = *computing_->pool,
@@ -170,11 +178,15 @@ Server::Parts::Parts(const Settings& settings, Log& log, std::unique_ptr<Computi
                .request_log = request_log_},
       health_(metrics_),
       attention_(backend_, DescribeServer(backend_, computing_->multiply_adds_per_second)),
+      reflection_({v1::AttentionService::service_full_name(), grpc::health::v1::Health::service_full_name(),
+                   grpc::reflection::v1alpha::ServerReflection::service_full_name()},
+                  *security_, metrics_),
       generic_(backend_),
       readiness_({.stuck_after = settings.stuck_after,
                   .oldest_progress = [this] { return computing_->pool->oldest_progress(); },
                   .check_port = [this] { return grpc_->CheckAccepts(kPortCheckTimeout); }}) {
   AddLiveMetrics();
+  AddSecurityMetrics();
 }
 
 void Server::Parts::AddLiveMetrics() {
@@ -223,6 +235,19 @@ void Server::Parts::AddConnectionMetrics() {
   for (const LiveValue& value : values) metrics_.AddLive(value);
 }
 
+void Server::Parts::AddSecurityMetrics() {
+  if (security_->certificate_expiry()) {
+    metrics_.AddLive({"attend_tls_certificate_expiry_timestamp_seconds",
+                      "When the server's certificate, or the first of its chain, expires, in seconds since 1970.",
+                      false,
+                      [this] { return absl::ToDoubleSeconds(*security_->certificate_expiry() - absl::UnixEpoch()); }});
+  }
+  metrics_.AddLive({"attend_tls_reload_failures_total", "Sets of certificates that were not used as they are bad.",
+                    true, [this] { return Bytes(security_->tls_reload_failures()); }});
+  metrics_.AddLive({"attend_token_reload_failures_total", "Files of tokens that were not used as they are bad.", true,
+                    [this] { return Bytes(security_->token_reload_failures()); }});
+}
+
 // At most one line a time that it is called, whatever the number.
 void Server::Parts::WarnOfRefusedConnections() {
   const ConnectionAcceptor::Counts counts = grpc_->acceptor().counts();
@@ -238,9 +263,11 @@ void Server::Parts::WarnOfRefusedConnections() {
 
 absl::Status Server::Parts::Listen(Listening listening) {
   log_.CaptureGrpcLines(LogLevel::kError);
+  GrpcListener::Services services{
+      .named = {&attention_, &health_}, .generic = &generic_, .credentials = security_->credentials()};
+  if (settings_.reflection) services.named.push_back(&reflection_);
   absl::StatusOr<std::unique_ptr<GrpcListener>> grpc =
-      GrpcListener::Create(settings_, {.named = {&attention_, &health_}, .generic = &generic_},
-                           std::move(listening.grpc), descriptors_.grpc_descriptor_end);
+      GrpcListener::Create(settings_, services, std::move(listening.grpc), descriptors_.grpc_descriptor_end);
   if (!grpc.ok()) return grpc.status();
   grpc_ = *std::move(grpc);
   grpc_address_ = grpc_->main_address();
@@ -266,9 +293,11 @@ absl::Status Server::Parts::Listen(Listening listening) {
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(const Settings& settings, Log& log) {
   absl::StatusOr<Listening> listening = ListenOnAll(settings);
   if (!listening.ok()) return listening.status();
+  absl::StatusOr<std::unique_ptr<Security>> security = Security::Create(settings, log);
+  if (!security.ok()) return security.status();
   auto computing = std::make_unique<Computing>(settings);
   if (absl::Status status = computing->Start(settings); !status.ok()) return status;
-  auto parts = std::make_unique<Parts>(settings, log, std::move(computing));
+  auto parts = std::make_unique<Parts>(settings, log, *std::move(security), std::move(computing));
   if (absl::Status status = parts->Listen(*std::move(listening)); !status.ok()) return status;
   log.Write(LogLevel::kInfo, "settings", {{"effective", DescribeSettings(settings)}});
   if (settings.max_connections > parts->descriptors_.grpc_descriptor_end) {
@@ -295,6 +324,7 @@ const std::string& Server::http_address() const { return parts_->http_address_; 
 
 void Server::Housekeep() {
   parts_->admission_.DropExpired();
+  parts_->security_->Housekeep();
   parts_->WarnOfRefusedConnections();
   parts_->health_.SetServing(parts_->readiness_.CheckServing().ok());
   core::BufferPool& buffers = parts_->computing_->buffers;
@@ -306,6 +336,8 @@ void Server::Housekeep() {
     malloc_trim(0);  // what gRPC received messages into
   }
 }
+
+void Server::Reload() { parts_->security_->Reload(); }
 
 void Server::BeginDrain() {
   parts_->readiness_.SetDraining();

@@ -16,8 +16,9 @@ namespace attend::server {
 class Server {
  public:
   // Starts everything: checks that the addresses are free, computes the warm-up problems, listens, and is ready.
-  // `log` outlives the server. UNAVAILABLE: an address cannot be listened on. FAILED_PRECONDITION: the processor is too
-  // old. Any other error of the first computations.
+  // `log` outlives the server. UNAVAILABLE: an address cannot be listened on. INVALID_ARGUMENT: certificates or tokens
+  // that cannot be used. FAILED_PRECONDITION: the same of a file that cannot be read; the processor is too old. Any
+  // other error of the first computations.
   static absl::StatusOr<std::unique_ptr<Server>> Create(const Settings& settings, Log& log);
 
   // Cancels what is in flight, waits for that, and removes the ready file.
@@ -31,8 +32,11 @@ class Server {
   const std::string& http_address() const;
 
   // What must be done about once a second: drops requests that wait beyond their deadline, tells health when the
-  // machine is stuck, gives idle memory back.
+  // machine is stuck, gives idle memory back, looks after certificates and tokens.
   void Housekeep();
+
+  // Reads certificates and tokens again if their files have changed, as Housekeep does every ten seconds.
+  void Reload();
 
   // Health says NOT_SERVING and /readyz fails from now on; calls are still served.
   void BeginDrain();

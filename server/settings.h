@@ -41,6 +41,13 @@ struct Settings {
   absl::Duration drain_timeout;
   absl::Duration stuck_after;
 
+  // Paths; empty: none. Without tls_cert connections are in the clear.
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_client_ca;
+  std::string token_file;
+  bool health_requires_client_certificate = false;
+
   std::optional<core::InstructionSet> max_instruction_set;
   LogFormat log_format = LogFormat::kText;
   LogLevel log_level = LogLevel::kInfo;
@@ -49,7 +56,8 @@ struct Settings {
   bool allow_compression = false;
   bool reflection = true;
 
-  // INVALID_ARGUMENT where settings contradict each other: max_message_bytes over receive_budget.
+  // INVALID_ARGUMENT where settings contradict each other: max_message_bytes over receive_budget; one of tls_cert and
+  // tls_key without the other; what needs TLS, or client certificates, without them.
   absl::Status Validate() const;
 };
 

@@ -139,6 +139,16 @@ Setting SwitchSetting(string_view name, string_view default_text, bool Settings:
       true};
 }
 
+// A file's path, or nothing.
+Setting PathSetting(string_view name, std::string Settings::*member, string_view effect) {
+  return {name, "", effect,
+          [member](string_view text, SettingsDraft& draft) {
+            draft.settings.*member = std::string(text);
+            return absl::OkStatus();
+          },
+          [member](const Settings& settings) { return settings.*member; }};
+}
+
 std::vector<Setting> AddressSettings() {
   return {
       {"grpc_address", "127.0.0.1:8001", "where gRPC listens: a list separated by commas, also unix:/path, [::1]:8001",
@@ -225,12 +235,22 @@ std::vector<Setting> LifeCycleSettings() {
                       "after drain_delay: how long calls in flight may take to finish"),
       DurationSetting("stuck_after", "30s", &Settings::stuck_after,
                       "/readyz fails when the oldest running job has not advanced for this long; 0: whenever one runs"),
-      {"ready_file", "", "a JSON file with the addresses and the process id, written when ready, removed at exit",
-       [](string_view text, SettingsDraft& draft) {
-         draft.settings.ready_file = std::string(text);
-         return absl::OkStatus();
-       },
-       [](const Settings& settings) { return settings.ready_file; }},
+      PathSetting("ready_file", &Settings::ready_file,
+                  "a JSON file with the addresses and the process id, written when ready, removed at exit"),
+  };
+}
+
+std::vector<Setting> SecuritySettings() {
+  return {
+      PathSetting("tls_cert", &Settings::tls_cert,
+                  "PEM file of the server's certificate and its chain: gRPC by TLS alone"),
+      PathSetting("tls_key", &Settings::tls_key, "PEM file of the key of tls_cert"),
+      PathSetting("tls_client_ca", &Settings::tls_client_ca,
+                  "PEM file of the authorities of clients' certificates: without one only health answers"),
+      SwitchSetting("health_requires_client_certificate", "false", &Settings::health_requires_client_certificate,
+                    "connections without a client's certificate are refused, those of health probes too"),
+      PathSetting("token_file", &Settings::token_file,
+                  "file of lines name:token: calls other than health must bring one of the tokens"),
   };
 }
 
@@ -266,8 +286,8 @@ std::vector<Setting> BehaviourSettings() {
 
 std::vector<Setting> MakeTable() {
   std::vector<Setting> table;
-  for (std::vector<Setting> group :
-       {AddressSettings(), BudgetSettings(), ConnectionSettings(), LifeCycleSettings(), BehaviourSettings()}) {
+  for (std::vector<Setting> group : {AddressSettings(), BudgetSettings(), ConnectionSettings(), LifeCycleSettings(),
+                                     SecuritySettings(), BehaviourSettings()}) {
     std::move(group.begin(), group.end(), std::back_inserter(table));
   }
   return table;

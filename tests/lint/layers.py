@@ -28,7 +28,7 @@ OWNERS = [
     (re.compile(r"client/"), "client"),
     (re.compile(r"tests/"), "tests"),
     (re.compile(r"proto/|attend/v1/"), "proto"),
-    (re.compile(r"google/rpc/|grpc/health/"), "server proto"),
+    (re.compile(r"google/rpc/|grpc/health/|grpc/reflection/"), "server proto"),
     (re.compile(r"attend/client/"), "client proto"),
 ]
 

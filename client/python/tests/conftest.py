@@ -29,13 +29,13 @@ def pytest_addoption(parser):
 
 
 @contextlib.contextmanager
-def running_server(program, folder, grpc_address="127.0.0.1:0"):
-    """Runs a server with its files in a new folder; gives the process and its addresses {"grpc": "host:port", "http":
+def running_server(program, folder, *flags, grpc_address="127.0.0.1:0"):
+    """Runs a server with its files in a folder; gives the process and its addresses {"grpc": "host:port", "http":
     ...}."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     ready_file = folder / "ready.json"
     process = subprocess.Popen([program, f"--grpc_address={grpc_address}", "--http_address=127.0.0.1:0",
-                                "--log_level=warning", "--max_message_bytes=64MiB", f"--ready_file={ready_file}"])
+                                "--log_level=error", f"--ready_file={ready_file}", *flags])
     try:
         deadline = time.monotonic() + START_SECONDS
         while not ready_file.exists():
@@ -52,7 +52,8 @@ def running_server(program, folder, grpc_address="127.0.0.1:0"):
 @pytest.fixture(scope="session")
 def server(request, tmp_path_factory):
     """The addresses of a server that runs."""
-    with running_server(request.config.getoption("--server"), tmp_path_factory.mktemp("server") / "files") as running:
+    with running_server(request.config.getoption("--server"), tmp_path_factory.mktemp("server"),
+                        "--max_message_bytes=64MiB") as running:
         yield running[1]
         assert running[0].poll() is None, "the server ended by itself"
 

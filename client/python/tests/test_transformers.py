@@ -295,6 +295,6 @@ def test_server_that_dies_in_the_middle_of_generation(request, tmp_path):
 
         with pytest.raises(attend.UnavailableError, match="server at 127.0.0.1|broke off"):
             generate(model, stopping_criteria=[kill_after_five_tokens])
-        with running_server(program, tmp_path / "second", addresses["grpc"]):
+        with running_server(program, tmp_path / "second", grpc_address=addresses["grpc"]):
             client.wait_until_serving()
             assert generate(model).tolist() == want.tolist()
