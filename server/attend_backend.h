@@ -10,6 +10,7 @@
 #include "server/attend_codec.h"
 #include "server/backlog.h"
 #include "server/call_registry.h"
+#include "server/connection_watch.h"
 #include "server/deadline_watch.h"
 #include "server/metrics.h"
 #include "server/receive_gate.h"
@@ -25,6 +26,7 @@ struct AttendBackend {
   const CodecLimits& limits;
   const core::Clock& clock;
   const Security& security;
+  ConnectionWatch& connections;
   core::BufferPool& buffers;
   core::TileKernels& kernels;
   core::ComputePool& pool;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/violation.h"
+#include "server/grpc_listener.h"
 #include "server/status_details.h"
 
 namespace attend::server {
@@ -89,6 +90,7 @@ AttendReactor::AttendReactor(const AttendBackend& backend, grpc::GenericCallback
   record_.id = std::move(request_id);
   record_.method = "Attend";
   record_.peer = context->peer();
+  backend_.connections.BeginCall(record_.peer);
   record_.traceparent = std::string(FindMetadata(*context, kTraceMetadata).value_or("").substr(0, kMaxTraceBytes));
 }
 
@@ -133,6 +135,9 @@ void AttendReactor::BeginRead() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (stage_ != Stage::kGate) return;
   stage_ = Stage::kReceiving;
+  // Of an unannounced one gRPC reads as much as its quota permits.
+  expected_bytes_ = announced_bytes_.value_or(backend_.settings.receive_budget + GrpcListener::kQuotaBesidesMessages);
+  backend_.connections.BeginMessage(record_.peer, expected_bytes_);
   receive_deadline_ =
       backend_.deadlines.Add(absl::Now() + timeout, [self = self_, timeout] { self->ReceiveExpired(timeout); });
   StartRead(&message_);
@@ -153,6 +158,8 @@ void AttendReactor::ReceiveExpired(absl::Duration timeout) {
 
 void AttendReactor::OnReadDone(bool ok) {
   backend_.deadlines.Remove(receive_deadline_);
+  backend_.connections.EndMessage(record_.peer, expected_bytes_,
+                                  ok ? static_cast<int64_t>(message_.Length()) : expected_bytes_);
   last_byte_ = backend_.clock.Now();
   record_.receive = last_byte_ - headers_;
   if (!ok) {
@@ -256,6 +263,7 @@ void AttendReactor::OnDone() {
   response_.Clear();
   visit_.Leave();
   if (work_ != nullptr) work_->ReleaseMemory();
+  backend_.connections.EndCall(record_.peer);
   if (entered_) backend_.calls.Leave();
   self_.reset();
 }

@@ -65,7 +65,8 @@ class AttendReactor final : public grpc::ServerGenericBidiReactor, public std::e
   absl::Time last_byte_;
   absl::Time deadline_;
   std::optional<int64_t> announced_bytes_;
-  bool entered_ = false;  // counted in the registry of calls
+  int64_t expected_bytes_ = 0;  // at most, of the message, once it is being read
+  bool entered_ = false;        // counted in the registry of calls
   ReceiveGate::Visit visit_;
   DeadlineWatch::Id receive_deadline_;
   grpc::ByteBuffer message_;

@@ -26,22 +26,28 @@ class UnknownMethodReactor final : public grpc::ServerGenericBidiReactor {
  public:
   UnknownMethodReactor(const AttendBackend& backend, grpc::GenericCallbackServerContext* context,
                        const std::string& request_id)
-      : backend_(backend), start_(backend.clock.Now()), status_(backend.security.Identify(*context).status()) {
+      : backend_(backend),
+        peer_(context->peer()),
+        start_(backend.clock.Now()),
+        status_(backend.security.Identify(*context).status()) {
     if (status_.ok()) {
       status_ = absl::UnimplementedError(
           absl::StrCat("attend-server ", absl::string_view(Version()), " offers no method ", context->method()));
     }
+    backend.connections.BeginCall(peer_);
     context->AddTrailingMetadata(kRequestIdTrailer, request_id);
     Finish(ToGrpcStatus(status_));
   }
 
   void OnDone() override {
+    backend_.connections.EndCall(peer_);
     backend_.metrics.CountRequest(Method::kOther, status_.code(), backend_.clock.Now() - start_);
     delete this;
   }
 
  private:
   const AttendBackend& backend_;
+  const std::string peer_;
   const absl::Time start_;
   absl::Status status_;
 };
@@ -72,6 +78,7 @@ absl::Status CheckInfoRequest(grpc::ByteBuffer bytes) {
 grpc::ServerUnaryReactor* AttentionService::GetServerInfo(grpc::CallbackServerContext* context,
                                                           const grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
   const absl::Time start = backend_.clock.Now();
+  backend_.connections.CountCall(context->peer());
   absl::Status status = backend_.security.Identify(*context).status();
   if (!status.ok()) {
     // nothing more is said to this caller

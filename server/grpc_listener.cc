@@ -15,8 +15,10 @@
 namespace attend::server {
 namespace {
 
-// What gRPC needs besides the messages being received: buffers of connections, metadata, small calls.
-constexpr int64_t kQuotaBesidesMessages = int64_t{64} << 20;
+// gRPC reads and parses what comes on threads of which it has half as many as processors, but two at least: two
+// connections with much to parse (headers without end) would keep all others waiting on a small machine. With these the
+// processors are shared by the kernel, which is fair.
+constexpr int kPollers = 8;
 
 int Milliseconds(absl::Duration duration) {
   const int64_t milliseconds = absl::ToInt64Milliseconds(duration);
@@ -44,7 +46,7 @@ void SetMessageLimits(const Settings& settings, grpc::ServerBuilder& builder) {
   // Our own check, with a message that programs can read, comes at the same moment as gRPC's: when all has arrived.
   builder.SetMaxReceiveMessageSize(-1);
   grpc::ResourceQuota quota("attend");
-  quota.Resize(static_cast<size_t>(settings.receive_budget + kQuotaBesidesMessages));
+  quota.Resize(static_cast<size_t>(settings.receive_budget + GrpcListener::kQuotaBesidesMessages));
   builder.SetResourceQuota(quota);
   if (!settings.allow_compression) {
     builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
@@ -68,10 +70,13 @@ GrpcListener::~GrpcListener() {
   // Nothing is waited for: an open health Watch would hold Shutdown for its whole deadline.
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
+  poll_queue_->Shutdown();
+  for (std::thread& poller : pollers_) poller.join();
 }
 
 absl::Status GrpcListener::Start(const Settings& settings, const Services& services, int descriptor_end) {
   grpc::EnableDefaultHealthCheckService(false);
+  watch_ = services.connections;
   grpc::ServerBuilder builder;
   SetConnectionLimits(settings, builder);
   SetMessageLimits(settings, builder);
@@ -79,8 +84,13 @@ absl::Status GrpcListener::Start(const Settings& settings, const Services& servi
   connections_ = builder.experimental().AddExternalConnectionAcceptor(From::FROM_FD, services.credentials);
   for (grpc::Service* service : services.named) builder.RegisterService(service);
   builder.RegisterCallbackGenericService(services.generic);
+  poll_queue_ = builder.AddCompletionQueue();
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr) return absl::InternalError("gRPC does not start");
+  if (server_ == nullptr) {
+    poll_queue_->Shutdown();
+    return absl::InternalError("gRPC does not start");
+  }
+  StartPolling();
 
   std::vector<int> listeners;
   for (const auto& address : addresses_) {
@@ -94,6 +104,16 @@ absl::Status GrpcListener::Start(const Settings& settings, const Services& servi
   return absl::OkStatus();
 }
 
+void GrpcListener::StartPolling() {
+  for (int i = 0; i < kPollers; ++i) {
+    pollers_.emplace_back([this] {
+      void* tag = nullptr;
+      bool ok = false;
+      while (poll_queue_->Next(&tag, &ok)) continue;
+    });
+  }
+}
+
 void GrpcListener::Serve(Descriptor connection, int listener) {
   // gRPC would log an error for each peer that has gone in the meantime.
   sockaddr_storage peer = {};
@@ -101,6 +121,7 @@ void GrpcListener::Serve(Descriptor connection, int listener) {
   if (getpeername(connection.number(), reinterpret_cast<sockaddr*>(&peer), &length) != 0) return;
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
   parameters.listener_fd = listener;
+  watch_->Add(connection.number());
   parameters.fd = connection.Release();
   connections_->HandleNewConnection(&parameters);
 }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/grpcpp.h"
 #include "server/connection_acceptor.h"
+#include "server/connection_watch.h"
 #include "server/listening_address.h"
 #include "server/settings.h"
 
@@ -20,10 +22,14 @@ namespace attend::server {
 
 class GrpcListener {
  public:
+  // What gRPC needs besides the messages being received: buffers of connections, metadata, small calls.
+  static constexpr int64_t kQuotaBesidesMessages = int64_t{64} << 20;
+
   struct Services {
     std::vector<grpc::Service*> named;
     grpc::CallbackGenericService* generic = nullptr;
     std::shared_ptr<grpc::ServerCredentials> credentials;  // of every connection
+    ConnectionWatch* connections = nullptr;                // is told of every connection
   };
 
   using Addresses = std::vector<std::unique_ptr<ListeningAddress>>;
@@ -57,10 +63,14 @@ class GrpcListener {
   const ListeningAddress& MainAddress() const;
   absl::Status Start(const Settings& settings, const Services& services, int descriptor_end);
   void Serve(Descriptor connection, int listener);
+  void StartPolling();
 
   Addresses addresses_;
+  ConnectionWatch* watch_ = nullptr;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;  // into server_
+  std::unique_ptr<grpc::ServerCompletionQueue> poll_queue_;  // empty: those who wait for it poll for all connections
   std::unique_ptr<grpc::Server> server_;
+  std::vector<std::thread> pollers_;
   std::unique_ptr<ConnectionAcceptor> acceptor_;
 };
 

@@ -1,6 +1,8 @@
 #include "server/health_service.h"
 
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
@@ -20,7 +22,9 @@ bool IsKnown(const std::string& service) { return service.empty() || service == 
 // replaces what waits already.
 class HealthService::Watcher final : public grpc::ServerWriteReactor<HealthCheckResponse> {
  public:
-  Watcher(HealthService& service, bool known) : service_(service), known_(known) {
+  Watcher(HealthService& service, std::string peer, bool known)
+      : service_(service), peer_(std::move(peer)), known_(known) {
+    service_.connections_.BeginCall(peer_);
     if (known_) {
       service_.Add(this);
     } else {
@@ -51,6 +55,7 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<HealthCheck
 
   void OnDone() override {
     if (known_) service_.Remove(this);
+    service_.connections_.EndCall(peer_);
     service_.metrics_.CountRequest(Method::kHealthWatch, absl::StatusCode::kCancelled, absl::Now() - start_);
     delete this;
   }
@@ -72,6 +77,7 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<HealthCheck
   }
 
   HealthService& service_;
+  const std::string peer_;
   const bool known_;
   const absl::Time start_ = absl::Now();
   std::mutex mutex_;
@@ -106,6 +112,7 @@ HealthService::ServingStatus HealthService::status() const {
 grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context, const HealthCheckRequest* request,
                                                HealthCheckResponse* response) {
   const absl::Time start = absl::Now();
+  connections_.CountCall(context->peer());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const bool known = IsKnown(request->service());
   if (known) {
@@ -118,9 +125,9 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
   return reactor;
 }
 
-grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(grpc::CallbackServerContext* /*context*/,
+grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(grpc::CallbackServerContext* context,
                                                                     const HealthCheckRequest* request) {
-  return new Watcher(*this, IsKnown(request->service()));
+  return new Watcher(*this, context->peer(), IsKnown(request->service()));
 }
 
 }  // namespace attend::server

@@ -7,6 +7,7 @@
 
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
+#include "server/connection_watch.h"
 #include "server/metrics.h"
 
 namespace attend::server {
@@ -15,8 +16,8 @@ namespace attend::server {
 // Check of any other: NOT_FOUND; Watch of any other: SERVICE_UNKNOWN, as the health protocol has it. Thread-safe.
 class HealthService final : public grpc::health::v1::Health::CallbackService {
  public:
-  // `metrics` outlives the service. Not serving at first.
-  explicit HealthService(Metrics& metrics) : metrics_(metrics) {}
+  // `connections` and `metrics` outlive the service. Not serving at first.
+  HealthService(ConnectionWatch& connections, Metrics& metrics) : connections_(connections), metrics_(metrics) {}
 
   // Every watcher hears of a change.
   void SetServing(bool serving);
@@ -36,6 +37,7 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   void Remove(Watcher* watcher);
   ServingStatus status() const;  // with mutex_ held
 
+  ConnectionWatch& connections_;
   Metrics& metrics_;
   std::mutex mutex_;
   bool serving_ = false;

@@ -15,6 +15,16 @@ namespace attend::server {
 // Not thread-safe.
 class OpenSockets {
  public:
+  // What tells a file from all others that are open.
+  struct File {
+    dev_t device = 0;
+    ino_t inode = 0;
+    bool operator==(const File&) const = default;
+  };
+
+  // The file behind a descriptor; all zero, which no socket is, if it is closed.
+  static File FileOf(int descriptor);
+
   // From now on `descriptor` is counted until it is closed. It is open now.
   void Add(int descriptor);
 
@@ -25,15 +35,6 @@ class OpenSockets {
   size_t upper_bound() const { return sockets_.size(); }
 
  private:
-  struct File {
-    dev_t device = 0;
-    ino_t inode = 0;
-    bool operator==(const File&) const = default;
-  };
-
-  // The file behind a descriptor; all zero, which no socket is, if it is closed.
-  static File FileOf(int descriptor);
-
   std::unordered_map<int, File> sockets_;
 };
 

@@ -61,7 +61,9 @@ void SetExtensionNumbers(const DescriptorPool& pool, const std::string& type, Se
 class ReflectionService::Reactor final
     : public grpc::ServerBidiReactor<ServerReflectionRequest, ServerReflectionResponse> {
  public:
-  Reactor(const ReflectionService& service, const grpc::CallbackServerContext& context) : service_(service) {
+  Reactor(const ReflectionService& service, const grpc::CallbackServerContext& context)
+      : service_(service), peer_(context.peer()) {
+    service_.connections_.BeginCall(peer_);
     status_ = service.security_.Identify(context).status();
     if (status_.ok()) {
       StartRead(&request_);
@@ -72,6 +74,7 @@ class ReflectionService::Reactor final
 
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
+    service_.connections_.EndMessage(peer_, 0, static_cast<int64_t>(request_.ByteSizeLong()));
     response_ = service_.Answer(request_);
     StartWrite(&response_);
   }
@@ -82,12 +85,14 @@ class ReflectionService::Reactor final
   }
 
   void OnDone() override {
+    service_.connections_.EndCall(peer_);
     service_.metrics_.CountRequest(Method::kOther, status_.code(), absl::Now() - start_);
     delete this;
   }
 
  private:
   const ReflectionService& service_;
+  const std::string peer_;
   const absl::Time start_ = absl::Now();
   absl::Status status_;
   ServerReflectionRequest request_;

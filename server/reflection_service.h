@@ -8,6 +8,7 @@
 
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
+#include "server/connection_watch.h"
 #include "server/metrics.h"
 #include "server/security.h"
 
@@ -17,8 +18,9 @@ namespace attend::server {
 class ReflectionService final : public grpc::reflection::v1alpha::ServerReflection::CallbackService {
  public:
   // `services` are the full names of those that are offered; the rest outlives the service.
-  ReflectionService(std::vector<std::string> services, const Security& security, Metrics& metrics)
-      : services_(std::move(services)), security_(security), metrics_(metrics) {}
+  ReflectionService(std::vector<std::string> services, const Security& security, ConnectionWatch& connections,
+                    Metrics& metrics)
+      : services_(std::move(services)), security_(security), connections_(connections), metrics_(metrics) {}
 
   // UNAUTHENTICATED for callers that have no right to call.
   grpc::ServerBidiReactor<grpc::reflection::v1alpha::ServerReflectionRequest,
@@ -34,6 +36,7 @@ class ReflectionService final : public grpc::reflection::v1alpha::ServerReflecti
 
   const std::vector<std::string> services_;
   const Security& security_;
+  ConnectionWatch& connections_;
   Metrics& metrics_;
 };
 

@@ -20,6 +20,7 @@
 #include "server/backlog.h"
 #include "server/call_registry.h"
 #include "server/connection_acceptor.h"
+#include "server/connection_watch.h"
 #include "server/deadline_watch.h"
 #include "server/descriptor_budget.h"
 #include "server/grpc_listener.h"
@@ -44,6 +45,12 @@ namespace {
 // How long blocks of memory are kept for the next request.
 constexpr absl::Duration kIdlePatience = absl::Seconds(5);
 constexpr absl::Duration kPortCheckTimeout = absl::Seconds(1);
+// How soon a connection that sends what nothing explains is noticed.
+constexpr absl::Duration kWatchInterval = absl::Milliseconds(100);
+// What one may send unasked: HTTP/2's window and frames for each call, a handshake, pings.
+constexpr int64_t kUnaskedBytesPerCall = 68 << 10;
+constexpr int64_t kBytesBesidesCalls = 1 << 20;
+constexpr int64_t kBytesPerSecond = 256;
 
 // What is listened on. Bound before anything takes time: a port in use is known at once.
 struct Listening {
@@ -68,6 +75,13 @@ absl::StatusOr<Listening> ListenOnAll(const Settings& settings) {
   if (!http.ok()) return http.status();
   all.http = *std::move(http);
   return all;
+}
+
+ConnectionWatch::Limits WatchLimits(const Settings& settings) {
+  return {.max_calls = int64_t{2} * settings.max_streams_per_connection,
+          .bytes_per_call = settings.max_metadata_bytes + kUnaskedBytesPerCall,
+          .bytes_besides = kBytesBesidesCalls,
+          .bytes_per_second = kBytesPerSecond};
 }
 
 double Bytes(int64_t bytes) { return static_cast<double>(bytes); }
@@ -127,6 +141,7 @@ class Server::Parts {
   ReceiveGate gate_;
   Admission admission_;
   CallRegistry calls_;
+  ConnectionWatch connections_;
   DeadlineWatch deadlines_;
   RequestLog request_log_;
   const AttendBackend backend_;
@@ -161,11 +176,13 @@ Server::Parts::Parts(const Settings& settings, Log& log, std::unique_ptr<Securit
                 .seed = std::random_device()()}),
       gate_({.budget_bytes = settings.receive_budget}, backlog_),
       admission_({.memory_budget_bytes = settings.memory_budget}, backlog_),
+      connections_(WatchLimits(settings), kWatchInterval),
       request_log_(log, settings.log_requests_per_second),
       backend_{.settings = settings_,
                .limits = limits_,
                .clock = clock_,
                .security = *security_,
+               .connections = connections_,
                .buffers = computing_->buffers,
                .kernels = *computing_->kernels,
                .pool = *computing_->pool,
@@ -176,11 +193,11 @@ Server::Parts::Parts(const Settings& settings, Log& log, std::unique_ptr<Securit
                .deadlines = deadlines_,
                .metrics = metrics_,
                .request_log = request_log_},
-      health_(metrics_),
+      health_(connections_, metrics_),
       attention_(backend_, DescribeServer(backend_, computing_->multiply_adds_per_second)),
       reflection_({v1::AttentionService::service_full_name(), grpc::health::v1::Health::service_full_name(),
                    grpc::reflection::v1alpha::ServerReflection::service_full_name()},
-                  *security_, metrics_),
+                  *security_, connections_, metrics_),
       generic_(backend_),
       readiness_({.stuck_after = settings.stuck_after,
                   .oldest_progress = [this] { return computing_->pool->oldest_progress(); },
@@ -229,6 +246,8 @@ void Server::Parts::AddConnectionMetrics() {
        true,
        [&acceptor] { return Bytes(acceptor.counts().refused_for_descriptors); },
        {{"reason", "descriptors"}}},
+      {"attend_connections_aborted_total", "gRPC connections aborted for what they cost.", true,
+       [this] { return Bytes(connections_.aborted()); }},
       {"attend_accept_pauses_total", "Times that accepting a gRPC connection failed and was put off.", true,
        [&acceptor] { return Bytes(acceptor.counts().pauses); }},
   };
@@ -263,8 +282,10 @@ void Server::Parts::WarnOfRefusedConnections() {
 
 absl::Status Server::Parts::Listen(Listening listening) {
   log_.CaptureGrpcLines(LogLevel::kError);
-  GrpcListener::Services services{
-      .named = {&attention_, &health_}, .generic = &generic_, .credentials = security_->credentials()};
+  GrpcListener::Services services{.named = {&attention_, &health_},
+                                  .generic = &generic_,
+                                  .credentials = security_->credentials(),
+                                  .connections = &connections_};
   if (settings_.reflection) services.named.push_back(&reflection_);
   absl::StatusOr<std::unique_ptr<GrpcListener>> grpc =
       GrpcListener::Create(settings_, services, std::move(listening.grpc), descriptors_.grpc_descriptor_end);
