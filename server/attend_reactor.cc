@@ -263,7 +263,7 @@ void AttendReactor::OnDone() {
   response_.Clear();
   visit_.Leave();
   if (work_ != nullptr) work_->ReleaseMemory();
-  backend_.connections.EndCall(record_.peer);
+  backend_.connections.EndCall(record_.peer, record_.response_bytes);
   if (entered_) backend_.calls.Leave();
   self_.reset();
 }

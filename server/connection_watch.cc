@@ -15,6 +15,10 @@ namespace {
 // What TLS, and the frames of HTTP/2, add to what they carry: a sixteenth and more is never reached.
 int64_t WithFraming(int64_t bytes) { return bytes + bytes / 16; }
 
+// What a receiver sends while it takes a response: 26 bytes for each part of the window that it has emptied, 4 KiB or
+// more.
+int64_t WindowUpdates(int64_t response_bytes) { return response_bytes / 128; }
+
 // What the kernel has received for it since it was connected.
 int64_t ReceivedBytes(int descriptor) {
   tcp_info state = {};
@@ -66,12 +70,12 @@ void ConnectionWatch::BeginCall(const std::string& peer) {
 
 // The calls of a connection may outlive it, and then be taken for those of another one from the same port: therefore
 // nothing is let fall below zero.
-void ConnectionWatch::EndCall(const std::string& peer) {
+void ConnectionWatch::EndCall(const std::string& peer, int64_t response_bytes) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = connections_.find(peer);
   if (found == connections_.end()) return;
   found->second.calls = std::max<int64_t>(0, found->second.calls - 1);
-  found->second.explained += limits_.bytes_per_call;
+  found->second.explained += limits_.bytes_per_call + WindowUpdates(response_bytes);
 }
 
 void ConnectionWatch::CountCall(const std::string& peer) {

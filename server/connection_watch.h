@@ -47,7 +47,7 @@ class ConnectionWatch {
 
   // A call over the connection `peer`, as gRPC names it, has begun, or ended; of one that takes no time, both.
   void BeginCall(const std::string& peer);
-  void EndCall(const std::string& peer);
+  void EndCall(const std::string& peer, int64_t response_bytes = 0);
   void CountCall(const std::string& peer);
 
   // Up to so many bytes of a message are being read, and then: so many of them were there (all, if nobody knows).

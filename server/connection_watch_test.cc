@@ -124,16 +124,28 @@ TEST_F(ConnectionWatchTest, WhatACallDidNotSendIsNoCredit) {
   EXPECT_EQ(watch_.aborted(), 1);
 }
 
+// Whoever receives much says often that there is room again.
+TEST_F(ConnectionWatchTest, ResponsesExplainTheirWindowUpdates) {
+  watch_.BeginCall(pair_.peer);
+  watch_.EndCall(pair_.peer, 1 << 20);
+  Send(8000);
+  Inspect();
+  EXPECT_EQ(watch_.aborted(), 0);
+  Send(4000);
+  Inspect();
+  EXPECT_EQ(watch_.aborted(), 1);
+}
+
 TEST_F(ConnectionWatchTest, MessagesExplainThemselves) {
   watch_.BeginCall(pair_.peer);
-  watch_.BeginMessage(pair_.peer, 50000);
-  Send(50000);
+  watch_.BeginMessage(pair_.peer, 5000);
+  Send(5000);
   Inspect();
-  watch_.EndMessage(pair_.peer, 50000, 50000);
+  watch_.EndMessage(pair_.peer, 5000, 5000);
   watch_.EndCall(pair_.peer);
   Inspect();
   EXPECT_EQ(watch_.aborted(), 0);
-  Send(10000);
+  Send(2000);
   Inspect();
   EXPECT_EQ(watch_.aborted(), 1);
 }
