@@ -1,7 +1,8 @@
 """usage: scripts/soak [--minutes M] [--seed N] [--out FOLDER]
 
-Keeps a server busy with everything that its users do at once, and looks whether it stays as it was: memory, descriptors
-and threads flat, nothing left over, no answer wrong. Samples and a chart go to FOLDER (build/soak).
+Keeps a server busy with everything that its users do at once, in ten rounds with a rest after each, and looks whether it
+stays as it was: memory, descriptors and threads at rest flat, nothing left over, no answer wrong. Samples and a chart go
+to FOLDER (build/soak).
 """
 
 import argparse
@@ -23,10 +24,11 @@ from service_process import ROOT, Checks, ServiceProcess, attend, start_attend
 
 SAMPLE_SECONDS = 0.5
 QUIET_SECONDS = 10
+ROUNDS = 10
 
 
 class Traffic:
-    """Threads that each do one kind of thing, again and again, until told to stop. `failures` says what went wrong."""
+    """Threads that each do one kind of thing, again and again, from start to stop. `failures` says what went wrong."""
 
     def __init__(self, server, seed):
         self._server = server
@@ -35,8 +37,12 @@ class Traffic:
         self.failures = []
         self.counts = {}
         kinds = (self.prompts, self.decoding, self.mixes, self.interrupted, self.killed, self.probes, self.strangers)
-        self._threads = [threading.Thread(target=self._repeat, args=(kind, random.Random(f"{seed} {kind.__name__}")))
-                         for kind in kinds]
+        self._kinds = [(kind, random.Random(f"{seed} {kind.__name__}")) for kind in kinds]
+        self._threads = []
+
+    def start(self):
+        self._ending.clear()
+        self._threads = [threading.Thread(target=self._repeat, args=kind) for kind in self._kinds]
         for thread in self._threads:
             thread.start()
 
@@ -128,10 +134,10 @@ class Traffic:
             pass  # refused or reset: theirs to do
 
 
-def watch(server, seconds, samples):
-    """Samples for that long, or until the server ends."""
-    start = time.monotonic()
-    while server.process.poll() is None and time.monotonic() < start + seconds:
+def watch(server, start, seconds, samples):
+    """Samples for that long, or until the server ends. Times count from `start`."""
+    end = time.monotonic() + seconds
+    while server.process.poll() is None and time.monotonic() < end:
         samples.append({"seconds": time.monotonic() - start, **server.sample()})
         time.sleep(SAMPLE_SECONDS)
 
@@ -150,14 +156,12 @@ plot 'samples.csv' using ($1/60):($2/1048576) with lines title 'resident memory'
     subprocess.run(["gnuplot"], input=plot, text=True, cwd=folder, check=True)
 
 
-def check_flat(checks, samples, name, slack, unit=1, text=""):
-    """The last fifth is where the second was: what is kept for good is there by then. `slack` allows for what is busy
-    at the moment."""
-    fifth = max(1, len(samples) // 5)
-    early = statistics.median(sample[name] for sample in samples[fifth:2 * fifth] or samples)
-    late = statistics.median(sample[name] for sample in samples[-fifth:])
-    checks.check(late <= early * 1.1 + slack,
-                 f"{name} flat: median {early / unit:.0f}{text} in the second fifth, {late / unit:.0f}{text} in the last")
+def check_flat(checks, rests, name, slack, unit=1, text=""):
+    """Between rounds nothing is under way: what is there then is there for good. What is kept for later is so after
+    the first round."""
+    early, late = rests[1][name], statistics.median(rest[name] for rest in rests[-3:])
+    checks.check(late <= early * 1.1 + slack, f"{name} at rest flat: {early / unit:.0f}{text} after the second round, "
+                                              f"{late / unit:.0f}{text} after the last three")
 
 
 def main():
@@ -166,6 +170,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "soak")
     arguments = parser.parse_args()
+    if arguments.minutes < 3:
+        parser.error(f"--minutes is {arguments.minutes:g}, must be at least 3: each of {ROUNDS} rounds rests {QUIET_SECONDS} s")
     arguments.out.mkdir(parents=True, exist_ok=True)
     # Started in the background of a script it is ignored here, and so it would be by clients.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -174,8 +180,17 @@ def main():
     checks, samples = Checks(), []
     server = ServiceProcess("--memory_budget=1GiB")
     traffic = Traffic(server, arguments.seed)
-    watch(server, 60 * arguments.minutes, samples)
-    traffic.stop()
+    rests, left = [], {}
+    start = time.monotonic()
+    for _ in range(ROUNDS):
+        traffic.start()
+        watch(server, start, 60 * arguments.minutes / ROUNDS - QUIET_SECONDS, samples)
+        traffic.stop()
+        if server.process.poll() is not None:
+            break
+        left.update(server.left_over(QUIET_SECONDS))
+        watch(server, start, QUIET_SECONDS, samples)
+        rests.append(samples[-1])
     with open(arguments.out / "samples.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, samples[0].keys())
         writer.writeheader()
@@ -184,14 +199,15 @@ def main():
 
     print("soak: " + ", ".join(f"{count} x {kind}" for kind, count in sorted(traffic.counts.items())))
     checks.check(server.process.poll() is None, "the server lives")
+    if server.process.poll() is not None:
+        raise SystemExit(checks.summary())
     checks.check(not traffic.failures, f"every client saw what it should: {len(traffic.failures)} failures")
     for failure in traffic.failures[:10]:
         print(f"        {failure}")
-    left = server.left_over(QUIET_SECONDS)
-    checks.check(not left, f"nothing left over {QUIET_SECONDS} s after the last call: {left or 'all 0'}")
-    check_flat(checks, samples, "resident_bytes", 64 << 20, 1 << 20, " MiB")
-    check_flat(checks, samples, "descriptors", 32)
-    check_flat(checks, samples, "threads", 8)
+    checks.check(not left, f"nothing left over {QUIET_SECONDS} s after a round: {left or 'all 0'}")
+    check_flat(checks, rests, "resident_bytes", 16 << 20, 1 << 20, " MiB")
+    check_flat(checks, rests, "descriptors", 4)
+    check_flat(checks, rests, "threads", 2)
     run = attend(server, "load", "--lengths", "300", "--count", "3", "--verify", "--verify_rows", "0")
     checks.check(run.returncode == 0, f"the next call is right: {run.stderr.strip() or 'verified'}")
     code = server.stop()
