@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/array.h"
 #include "client/command_options.h"
 #include "client/commands.h"
 #include "client/element_rounding.h"
@@ -25,14 +26,17 @@ struct GenerateOptions {
 };
 
 absl::Status RunGenerate(const GenerateOptions& options) {
-  if (options.shape.size() > static_cast<size_t>(kMaxNpyRank)) {
-    return UsageError(absl::StrCat("--shape has ", options.shape.size(), " axes, must have at most ", kMaxNpyRank));
+  if (options.shape.size() > static_cast<size_t>(kMaxArrayRank)) {
+    return UsageError(absl::StrCat("--shape has ", options.shape.size(), " axes, must have at most ", kMaxArrayRank));
   }
+  const auto path = ParseTensorPath(options.output, "");
+  if (!path.ok()) return path.status();
   auto tensor = MakeRandomTensor(options.element_type, options.shape, options.seed);
   if (!tensor.ok()) return tensor.status();
-  auto file = PendingFile::Create(options.output);
+  auto file = PendingFile::Create(path->file);
   if (!file.ok()) return file.status();
-  if (const absl::Status status = WriteTensor(*tensor, *file); !status.ok()) return status;
+  const TensorInFile written = {.path = *path, .tensor = *std::move(tensor)};
+  if (const absl::Status status = WriteTensors({&written, 1}, *file); !status.ok()) return status;
   if (const absl::Status status = file->Commit(); !status.ok()) return status;
   std::cout << options.output << ": " << DataTypeName(options.element_type) << " " << ShapeText(options.shape)
             << ", seed " << options.seed << "\n";
@@ -43,9 +47,13 @@ absl::Status RunGenerate(const GenerateOptions& options) {
 
 void AddGenerateCommand(Commands& commands) {
   auto options = std::make_shared<GenerateOptions>();  // shared: filled while parsing, read when run
-  CLI::App& command = commands.AddLocal("generate", "Writes an npy file of normal random numbers, made from a seed",
+  CLI::App& command = commands.AddLocal("generate", "Writes a file of normal random numbers, made from a seed",
                                         [options] { return RunGenerate(*options); });
-  command.add_option("--output", options->output, "Where to write the file")->required()->type_name("FILE");
+  command
+      .add_option("--output", options->output,
+                  "Where to write them: an npy file, or FILE.npz:NAME or FILE.safetensors:NAME")
+      ->required()
+      ->type_name("FILE");
   AddListOption(command, "--shape", options->shape, "Lengths of the axes, such as 1,8,512,64", int64_t{0})->required();
   command.add_option("--seed", options->seed, "The same seed gives the same numbers")
       ->check(InRange<uint64_t>())

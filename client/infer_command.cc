@@ -1,4 +1,4 @@
-// attend infer: attention on tensors in npy files.
+// attend infer: attention on tensors in files.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/array.h"
 #include "client/commands.h"
 #include "client/element_rounding.h"
 #include "client/infer_options.h"
@@ -28,46 +29,57 @@ struct Inputs {
 
 absl::Status ReadQueryKeyValue(const InferOptions& options, Inputs& inputs) {
   struct Part {
-    const std::string& path;
+    const std::string& text;
+    const char* name;
     TensorView& tensor;
+    std::string place;
   };
   AttendRequest& request = inputs.request;
-  const Part parts[] = {{options.query, request.query}, {options.key, request.key}, {options.value, request.value}};
-  for (const Part& part : parts) {
-    auto tensor = ReadTensorFile(part.path, options.element_type);
+  Part parts[] = {{options.query, "query", request.query, {}},
+                  {options.key, "key", request.key, {}},
+                  {options.value, "value", request.value, {}}};
+  for (Part& part : parts) {
+    const auto path = ParseTensorPath(part.text, part.name);
+    if (!path.ok()) return path.status();
+    part.place = path->Text();
+    auto tensor = ReadTensorFile(*path, options.element_type);
     if (!tensor.ok()) return tensor.status();
     part.tensor = *std::move(tensor);
     if (!IsFloatType(part.tensor.data_type)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(part.path, ": holds ", DataTypeName(part.tensor.data_type), ", must be f32, bf16 or f16"));
+          absl::StrCat(part.place, ": holds ", DataTypeName(part.tensor.data_type), ", must be f32, bf16 or f16"));
     }
     if (part.tensor.data_type != request.query.data_type) {
-      return absl::InvalidArgumentError(absl::StrCat(part.path, ": holds ", DataTypeName(part.tensor.data_type),
+      return absl::InvalidArgumentError(absl::StrCat(part.place, ": holds ", DataTypeName(part.tensor.data_type),
                                                      ", must be ", DataTypeName(request.query.data_type), " like ",
-                                                     options.query, " (--element_type converts f32 files)"));
+                                                     parts[0].place, " (--element_type converts f32 files)"));
     }
     if (options.layout == v1::LAYOUT_THD) continue;
-    auto missing = LiftToRank4(part.path, part.tensor.shape);
+    auto missing = LiftToRank4(part.place, part.tensor.shape);
     if (!missing.ok()) return missing.status();
     if (&part.tensor == &request.query) inputs.missing_axes = *missing;
   }
-  return MatchShapes(options.layout, {options.query, request.query.shape}, {options.key, request.key.shape},
-                     {options.value, request.value.shape})
+  return MatchShapes(options.layout, {parts[0].place, request.query.shape}, {parts[1].place, request.key.shape},
+                     {parts[2].place, request.value.shape})
       .status();
 }
 
 absl::Status ReadMaskAndBias(const InferOptions& options, AttendRequest& request) {
   if (!options.mask.empty()) {
-    auto mask = ReadTensorFile(options.mask, v1::DATA_TYPE_BOOL);
+    const auto path = ParseTensorPath(options.mask, "mask");
+    if (!path.ok()) return path.status();
+    auto mask = ReadTensorFile(*path, v1::DATA_TYPE_BOOL);
     if (!mask.ok()) return mask.status();
     request.mask = *std::move(mask);
   }
   if (!options.bias.empty()) {
-    auto bias = ReadTensorFile(options.bias);
+    const auto path = ParseTensorPath(options.bias, "bias");
+    if (!path.ok()) return path.status();
+    auto bias = ReadTensorFile(*path);
     if (!bias.ok()) return bias.status();
     if (!IsFloatType(bias->data_type)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(options.bias, ": holds ", DataTypeName(bias->data_type), ", must be f32 or f16"));
+          absl::StrCat(path->Text(), ": holds ", DataTypeName(bias->data_type), ", must be f32, bf16 or f16"));
     }
     request.bias = *std::move(bias);
   }
@@ -88,40 +100,56 @@ absl::StatusOr<Inputs> ReadInputs(const InferOptions& options) {
 // A result and where it goes.
 struct Destination {
   const char* name;
-  std::string path;  // empty: not asked for
+  const std::string& text;  // empty: not asked for
   const Tensor* tensor;
-  std::vector<int64_t> shape;  // as written
+  TensorInFile written = {};
 };
 
-std::vector<Destination> Destinations(const InferOptions& options, const Inputs& inputs, const AttendResult& result) {
+absl::StatusOr<std::vector<Destination>> Destinations(const InferOptions& options, const Inputs& inputs,
+                                                      const AttendResult& result) {
   // Weights and their like have the heads before the length: where the query's file has no heads axis because of its
   // layout, theirs stays.
   const int missing = inputs.missing_axes;
   const int missing_in_weights = options.layout == v1::LAYOUT_BNHD ? std::min(missing, 1) : missing;
-  std::vector<Destination> destinations = {{"output", options.output, &result.output, {}},
-                                           {"weights", options.weights, &result.weights, {}},
-                                           {"scores", options.scores, &result.scores, {}},
-                                           {"logsumexp", options.logsumexp, &result.logsumexp, {}}};
-  std::erase_if(destinations, [](const Destination& destination) { return destination.path.empty(); });
-  for (Destination& destination : destinations) {
-    destination.shape = DropLeadingAxes(destination.tensor->shape(),
-                                        destination.tensor == &result.output ? missing : missing_in_weights);
+  std::vector<Destination> destinations;
+  for (const Destination& each :
+       {Destination{"output", options.output, &result.output}, Destination{"weights", options.weights, &result.weights},
+        Destination{"scores", options.scores, &result.scores},
+        Destination{"logsumexp", options.logsumexp, &result.logsumexp}}) {
+    if (each.text.empty()) continue;
+    if (!each.tensor->present()) return absl::DataLossError(absl::StrCat("the server's answer has no ", each.name));
+    auto path = ParseTensorPath(each.text, each.name);
+    if (!path.ok()) return path.status();
+    const int dropped = each.tensor == &result.output ? missing : missing_in_weights;
+    destinations.push_back(each);
+    destinations.back().written = {.path = *std::move(path),
+                                   .tensor = {.data_type = each.tensor->data_type(),
+                                              .shape = DropLeadingAxes(each.tensor->shape(), dropped),
+                                              .data = each.tensor->data()}};
   }
   return destinations;
+}
+
+// Those that go into one file, in the order of the first of each.
+std::vector<std::vector<TensorInFile>> ByFile(const std::vector<Destination>& destinations) {
+  std::vector<std::vector<TensorInFile>> files;
+  for (const Destination& destination : destinations) {
+    const auto same = std::find_if(files.begin(), files.end(), [&](const std::vector<TensorInFile>& tensors) {
+      return tensors.front().path.file == destination.written.path.file;
+    });
+    (same == files.end() ? files.emplace_back() : *same).push_back(destination.written);
+  }
+  return files;
 }
 
 // Writes all files, then renames all: what can fail comes before anything is replaced.
 absl::Status WriteResults(const std::vector<Destination>& destinations) {
   std::vector<PendingFile> files;
-  for (const Destination& destination : destinations) {
-    if (!destination.tensor->present()) {
-      return absl::DataLossError(absl::StrCat("the server's answer has no ", destination.name));
-    }
-    auto file = PendingFile::Create(destination.path);
+  for (const std::vector<TensorInFile>& tensors : ByFile(destinations)) {
+    auto file = PendingFile::Create(tensors.front().path.file);
     if (!file.ok()) return file.status();
     files.push_back(*std::move(file));
-    const absl::Status status = WriteTensor(*destination.tensor, destination.shape, files.back());
-    if (!status.ok()) return status;
+    if (const absl::Status status = WriteTensors(tensors, files.back()); !status.ok()) return status;
     if (Interruption::requested()) return absl::CancelledError("interrupted before the results were written");
   }
   for (PendingFile& file : files) {
@@ -146,8 +174,9 @@ std::string Summary(const InferOptions& options, const Inputs& inputs, const Att
   absl::StrAppend(&text, TensorLine("key", request.key.data_type, request.key.shape, options.key),
                   TensorLine("value", request.value.data_type, request.value.shape, options.value));
   for (const Destination& destination : destinations) {
+    const TensorView& tensor = destination.written.tensor;
     absl::StrAppend(&text,
-                    TensorLine(destination.name, destination.tensor->data_type(), destination.shape, destination.path));
+                    TensorLine(destination.name, tensor.data_type, tensor.shape, destination.written.path.Text()));
   }
   const ServerTimings& server = result.server;
   const absl::Duration computing = server.pack + server.compute;
@@ -163,12 +192,20 @@ std::string Summary(const InferOptions& options, const Inputs& inputs, const Att
   return text;
 }
 
+// That the results can be expected to find room where they go.
+absl::Status CheckDestinations(const InferOptions& options) {
+  for (const std::string& text : {options.output, options.weights, options.scores, options.logsumexp}) {
+    if (text.empty()) continue;
+    const auto path = ParseTensorPath(text, "any");
+    if (!path.ok()) return path.status();
+    if (const absl::Status status = PendingFile::Check(path->file); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunInfer(const InferOptions& options, const Connection& connection) {
   if (const absl::Status status = options.Validate(); !status.ok()) return status;
-  for (const std::string& path : {options.output, options.weights, options.scores, options.logsumexp}) {
-    if (path.empty()) continue;
-    if (const absl::Status status = PendingFile::Check(path); !status.ok()) return status;
-  }
+  if (const absl::Status status = CheckDestinations(options); !status.ok()) return status;
   auto inputs = ReadInputs(options);
   if (!inputs.ok()) return inputs.status();
   auto client = connection.Connect();
@@ -185,15 +222,16 @@ absl::Status RunInfer(const InferOptions& options, const Connection& connection)
     }
     verified = absl::StrCat("verified  ", verification->Text(), "\n");
   }
-  const std::vector<Destination> destinations = Destinations(options, *inputs, *result);
+  const auto destinations = Destinations(options, *inputs, *result);
+  if (!destinations.ok()) return destinations.status();
   absl::Status written;
   {
     const Interruption interruption;
-    written = WriteResults(destinations);
+    written = WriteResults(*destinations);
   }
   Interruption::EndIfRequested();
   if (!written.ok()) return written;
-  std::cout << Summary(options, *inputs, *result, destinations) << verified;
+  std::cout << Summary(options, *inputs, *result, *destinations) << verified;
   return absl::OkStatus();
 }
 
@@ -201,10 +239,14 @@ absl::Status RunInfer(const InferOptions& options, const Connection& connection)
 
 void AddInferCommand(Commands& commands) {
   auto options = std::make_shared<InferOptions>();  // shared: filled while parsing, read when run
-  CLI::App& command = commands.Add("infer", "Computes attention on tensors in npy files",
+  CLI::App& command = commands.Add("infer", "Computes attention on tensors in files",
                                    [options](const Connection& connection) { return RunInfer(*options, connection); });
   AddInferOptions(command, *options);
   command.footer(
+      "FILE is an npy file, or FILE.npz or FILE.safetensors, which hold tensors by name:\n"
+      "FILE.npz:NAME takes or writes NAME; without it, the name is that of the option\n"
+      "(query, key, ..., output). Results that name one file are written into it\n"
+      "together.\n\n"
       "At least one of --output, --weights, --scores and --logsumexp is needed; the\n"
       "server computes and sends what is asked for.\n");
 }

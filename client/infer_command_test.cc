@@ -1,11 +1,9 @@
 // attend infer and attend generate as a user runs them, against a server of the test's own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <span>
@@ -19,12 +17,12 @@
 #include "client/fake_attention.h"
 #include "client/fake_server.h"
 #include "client/pending_file.h"
+#include "client/temporary_folder.h"
 #include "client/tensor_file.h"
 
 namespace attend::client {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -36,21 +34,17 @@ using ::testing::internal::GetCapturedStdout;
 
 class InferCommandTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = fs::temp_directory_path() / "infer_command_test.XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    Serve(AnswerAttention);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  void SetUp() override { Serve(AnswerAttention); }
 
   void Serve(FakeServer::Handler handler) { server_ = std::make_unique<FakeServer>(std::move(handler)); }
 
-  // Runs "attend <line>"; names of npy files are those of the test's folder.
+  // Runs "attend <line>"; names of files of tensors are those of the test's folder.
   int Run(const std::string& line) {
     std::vector<std::string> words = {"attend"};
     for (const absl::string_view word : absl::StrSplit(line, ' ', absl::SkipEmpty())) {
-      const bool file = absl::StrContains(word, ".npy") && word[0] != '/';
+      const bool tensors =
+          absl::StrContains(word, ".npy") || absl::StrContains(word, ".npz") || absl::StrContains(word, ".safetensors");
+      const bool file = tensors && word[0] != '/';
       words.push_back(file ? Path(std::string(word)) : std::string(word));
     }
     setenv("ATTEND_ADDRESS", server_->address().c_str(), 1);
@@ -74,29 +68,28 @@ class InferCommandTest : public ::testing::Test {
   absl::Status WriteBools(const std::string& name, std::vector<int64_t> shape, const std::vector<char>& elements) {
     auto file = PendingFile::Create(Path(name));
     if (!file.ok()) return file.status();
-    const TensorView tensor = {.data_type = v1::DATA_TYPE_BOOL,
-                               .shape = std::move(shape),
-                               .data = std::as_bytes(std::span<const char>(elements))};
-    if (absl::Status status = WriteTensor(tensor, *file); !status.ok()) return status;
+    const TensorInFile written = {.path = *ParseTensorPath(Path(name), "mask"),
+                                  .tensor = {.data_type = v1::DATA_TYPE_BOOL,
+                                             .shape = std::move(shape),
+                                             .data = std::as_bytes(std::span<const char>(elements))}};
+    if (absl::Status status = WriteTensors({&written, 1}, *file); !status.ok()) return status;
     return file->Commit();
   }
 
-  std::string Path(const std::string& name) const { return folder_ / name; }
+  std::string Path(const std::string& name) const { return folder_.Path(name); }
+  std::vector<std::string> Names() const { return folder_.Names(); }
 
-  std::vector<std::string> Names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename());
-    std::sort(names.begin(), names.end());
-    return names;
+  absl::StatusOr<TensorView> Read(const std::string& name, v1::DataType type = v1::DATA_TYPE_UNSPECIFIED) const {
+    return ReadTensorFile(*ParseTensorPath(Path(name), "output"), type);
   }
 
   std::vector<int64_t> ShapeOf(const std::string& name) const {
-    auto tensor = ReadTensorFile(Path(name));
+    auto tensor = Read(name);
     EXPECT_TRUE(tensor.ok()) << tensor.status();
     return tensor.ok() ? tensor->shape : std::vector<int64_t>{-1};
   }
 
-  fs::path folder_;
+  TemporaryFolder folder_;
   std::unique_ptr<FakeServer> server_;
   std::string output_;
   std::string errors_;
@@ -193,7 +186,7 @@ TEST_F(InferCommandTest, RoundsToTheElementType) {
   Generate("x.npy", "4,8");
   ASSERT_EQ(Run("infer --query x.npy --key x.npy --value x.npy --output o.npy --element_type bf16 --verify"), 0)
       << errors_;
-  auto output = ReadTensorFile(Path("o.npy"), v1::DATA_TYPE_BFLOAT16);
+  auto output = Read("o.npy", v1::DATA_TYPE_BFLOAT16);
   ASSERT_TRUE(output.ok()) << output.status();
   EXPECT_EQ(output->data_type, v1::DATA_TYPE_BFLOAT16);
   Generate("half.npy", "4,8", "--element_type f16");
@@ -262,6 +255,56 @@ TEST_F(InferCommandTest, OptionsReachTheServer) {
   EXPECT_EQ(seen.priority(), 2);
   EXPECT_EQ(seen.request_id(), "me");
   EXPECT_THAT(seen.query().shape(), ElementsAre(1, 1, 4, 8));
+}
+
+TEST_F(InferCommandTest, TensorsByNameInOneFile) {
+  for (const std::string extension : {".npz", ".safetensors"}) {
+    Generate("q" + extension + ":query", "2,4,3,8");
+    Generate("k" + extension + ":layers.0.key", "2,2,5,8");
+    Generate("b" + extension + ":bias", "3,5");
+    ASSERT_TRUE(WriteBools("m" + extension, {1, 5}, {1, 0, 1, 1, 1}).ok());
+    const std::string key = "k" + extension + ":layers.0.key";
+    ASSERT_EQ(Run("infer --query q" + extension + " --key " + key + " --value " + key + " --mask m" + extension +
+                  " --bias b" + extension + " --output r" + extension + " --weights r" + extension + " --scores r" +
+                  extension + ":raw --logsumexp l.npy --verify --verify_rows 0"),
+              0)
+        << errors_;
+    EXPECT_THAT(output_, HasSubstr(Path("r" + extension) + ":raw"));
+    EXPECT_THAT(output_, HasSubstr("verified  24 of 24 rows, nothing beyond rounding"));
+    EXPECT_THAT(ShapeOf("r" + extension), ElementsAre(2, 4, 3, 8));
+    EXPECT_THAT(ShapeOf("r" + extension + ":weights"), ElementsAre(2, 4, 3, 5));
+    EXPECT_THAT(ShapeOf("r" + extension + ":raw"), ElementsAre(2, 4, 3, 5));
+    EXPECT_THAT(ShapeOf("l.npy"), ElementsAre(2, 4, 3));
+    EXPECT_EQ(Read("r" + extension + ":logsumexp").status().code(), absl::StatusCode::kNotFound);
+  }
+}
+
+TEST_F(InferCommandTest, NamesThatAreNotThereAreOneLine) {
+  Generate("q.npz:other", "4,8");
+  EXPECT_EQ(Run("infer --query q.npz --key q.npz:other --value q.npz:other --output o.npz"), 1);
+  EXPECT_THAT(errors_, HasSubstr("q.npz: holds 'other', and none named 'query' (FILE:NAME takes another)\n"));
+  EXPECT_EQ(Run("infer --query q.npz:other --key q.npz:other --value q.npz:other --output o.npz: --weights o.npz"), 2);
+  EXPECT_THAT(errors_, HasSubstr("none is named"));
+  EXPECT_EQ(Run("infer --query q.npz:other --key q.npz:other --value q.npz:other --output o.npz:x --weights o.npz:x"),
+            2);
+  EXPECT_THAT(errors_, HasSubstr("o.npz:x is named for two results"));
+  EXPECT_EQ(Run("generate --output g.safetensors --shape 3"), 2);
+  EXPECT_THAT(errors_, HasSubstr("g.safetensors:NAME"));
+  EXPECT_EQ(server_->calls(), 0) << "the server was asked in vain";
+  EXPECT_THAT(Names(), ElementsAre("q.npz"));
+}
+
+TEST_F(InferCommandTest, ABadFileLeavesTheOldResults) {
+  Generate("x.npy", "4,8");
+  folder_.Store("o.safetensors", "what was there");
+  Serve(AnswerWrongly);
+  EXPECT_EQ(Run("infer --query x.npy --key x.npy --value x.npy --output o.safetensors --verify"), 1);
+  folder_.Store("bad.npz", "PK\x03\x04 no archive");
+  EXPECT_EQ(Run("infer --query bad.npz --key x.npy --value x.npy --output o.safetensors"), 1);
+  EXPECT_THAT(errors_, HasSubstr("bad.npz: it is no npz file"));
+  EXPECT_EQ(std::count(errors_.begin(), errors_.end(), '\n'), 1);
+  EXPECT_EQ(folder_.Contents("o.safetensors"), "what was there");
+  EXPECT_THAT(Names(), ElementsAre("bad.npz", "o.safetensors", "x.npy"));
 }
 
 TEST_F(InferCommandTest, GenerateMakesTheSameFileAgain) {

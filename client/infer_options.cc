@@ -2,10 +2,12 @@
 
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/command_options.h"
 #include "client/commands.h"
+#include "client/tensor_path.h"
 
 namespace attend::client {
 namespace {
@@ -19,13 +21,13 @@ constexpr char kChecking[] = "Checking";
 void AddInputs(CLI::App& command, InferOptions& options) {
   command.option_defaults()->group(kInputs);
   const std::string rank = ", 2 to 4 axes; missing leading ones are 1";
-  command.add_option("--query", options.query, "npy file [batch, query_heads, query_length, head_dim]" + rank)
+  command.add_option("--query", options.query, "Tensor [batch, query_heads, query_length, head_dim]" + rank)
       ->required()
       ->type_name("FILE");
-  command.add_option("--key", options.key, "npy file [batch, kv_heads, key_length, head_dim]")
+  command.add_option("--key", options.key, "Tensor [batch, kv_heads, key_length, head_dim]")
       ->required()
       ->type_name("FILE");
-  command.add_option("--value", options.value, "npy file [batch, kv_heads, key_length, value_dim]")
+  command.add_option("--value", options.value, "Tensor [batch, kv_heads, key_length, value_dim]")
       ->required()
       ->type_name("FILE");
   AddChoiceOption(command, "--element_type", options.element_type, FloatTypeChoices(),
@@ -77,10 +79,9 @@ void AddMasks(CLI::App& command, InferOptions& options) {
       ->check(InRange<int64_t>())
       ->type_name("N");
   command
-      .add_option("--mask", options.mask,
-                  "npy file of bool, broadcast to [batch, query_heads, query_length, key_length]")
+      .add_option("--mask", options.mask, "Tensor of bool, broadcast to [batch, query_heads, query_length, key_length]")
       ->type_name("FILE");
-  command.add_option("--bias", options.bias, "npy file of floats added to the scores, broadcast alike")
+  command.add_option("--bias", options.bias, "Tensor of floats added to the scores, broadcast alike")
       ->type_name("FILE");
   AddListOption(command, "--alibi_slopes", options.alibi_slopes, "ALiBi's slope of each query head");
   AddListOption(
@@ -114,13 +115,22 @@ void CopyList(const List& from, Repeated* to) {
 }  // namespace
 
 absl::Status InferOptions::Validate() const {
-  std::set<std::string> paths;
-  for (const std::string& path : {output, weights, scores, logsumexp}) {
-    if (!path.empty() && !paths.insert(path).second) {
-      return UsageError(absl::StrCat(path, " is named for two results"));
+  const std::pair<const std::string&, const char*> inputs[] = {
+      {query, "query"}, {key, "key"}, {value, "value"}, {mask, "mask"}, {bias, "bias"}};
+  for (const auto& [text, name] : inputs) {
+    if (const auto path = ParseTensorPath(text, name); !path.ok()) return path.status();
+  }
+  const std::pair<const std::string&, const char*> results[] = {
+      {output, "output"}, {weights, "weights"}, {scores, "scores"}, {logsumexp, "logsumexp"}};
+  std::set<std::pair<std::string, std::string>> places;
+  for (const auto& [text, name] : results) {
+    const auto path = ParseTensorPath(text, name);
+    if (!path.ok()) return path.status();
+    if (!text.empty() && !places.emplace(path->file, path->name).second) {
+      return UsageError(absl::StrCat(path->Text(), " is named for two results"));
     }
   }
-  if (paths.empty()) return UsageError("at least one of --output, --weights, --scores and --logsumexp is needed");
+  if (places.empty()) return UsageError("at least one of --output, --weights, --scores and --logsumexp is needed");
   if (average_weights && weights.empty()) return UsageError("--average_weights_over_heads needs --weights");
   if (!weight_query_rows.empty() && weights.empty() && scores.empty()) {
     return UsageError("--weight_query_rows needs --weights or --scores");

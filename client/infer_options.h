@@ -14,7 +14,7 @@
 namespace attend::client {
 
 struct InferOptions {
-  // Inputs.
+  // Inputs. These and the results are files as ParseTensorPath reads them; the default names are those of the members.
   std::string query;
   std::string key;
   std::string value;
@@ -54,7 +54,8 @@ struct InferOptions {
   bool verify = false;
   int64_t verify_rows = 64;
 
-  // A UsageError for what excludes each other: no result at all, two results in one file, score_stage without scores.
+  // A UsageError for what names no file, and for what excludes each other: no result at all, two results in one place,
+  // weight_query_rows without weights or scores.
   absl::Status Validate() const;
 };
 

@@ -8,7 +8,7 @@ attend_add_library(attend_load
     latency_record.cc length_mix.cc load_chart.cc load_clock.cc load_command.cc load_export.cc load_loop.cc load_measurement.cc
     load_options.cc load_progress.cc load_report.cc load_run.cc load_table.cc piped_program.cc
   DEPS attend::client attend::commands attend::verification CLI11::CLI11 absl::status absl::statusor absl::strings absl::time
-  PRIVATE_DEPS attend::infer attend::npy nlohmann_json::nlohmann_json absl::str_format)
+  PRIVATE_DEPS attend::infer attend::array_files nlohmann_json::nlohmann_json absl::str_format)
 
 foreach(test IN ITEMS latency_record length_mix load_chart load_export load_loop load_options load_progress load_report load_table)
   attend_add_test(${test}_test

@@ -47,11 +47,11 @@ TEST_F(NpyFileTest, RoundTrip) {
   const float elements[] = {1.5f, -2.0f, 0.0f, 3.25f, 1e-40f, 7.0f};
   auto file = PendingFile::Create(Path("x.npy"));
   ASSERT_TRUE(file.ok()) << file.status();
-  ASSERT_TRUE(WriteNpy(NpyType::kFloat32, {2, 3}, std::as_bytes(std::span(elements)), *file).ok());
+  ASSERT_TRUE(WriteNpy({.name = "", .shape = {2, 3}, .data = std::as_bytes(std::span(elements))}, *file).ok());
   ASSERT_TRUE(file->Commit().ok());
   auto array = ReadNpyFile(Path("x.npy"));
   ASSERT_TRUE(array.ok()) << array.status();
-  EXPECT_EQ(array->type, NpyType::kFloat32);
+  EXPECT_EQ(array->type, ArrayType::kFloat32);
   EXPECT_EQ(array->shape, (std::vector<int64_t>{2, 3}));
   ASSERT_EQ(array->bytes, static_cast<int64_t>(sizeof(elements)));
   const auto expected = std::as_bytes(std::span(elements));
@@ -59,13 +59,13 @@ TEST_F(NpyFileTest, RoundTrip) {
 }
 
 TEST_F(NpyFileTest, EmptyArrays) {
-  auto array = ReadNpyFile(Store("empty.npy", EncodeNpyHeader(NpyType::kFloat32, {0, 64})));
+  auto array = ReadNpyFile(Store("empty.npy", EncodeNpyHeader(ArrayType::kFloat32, {0, 64})));
   ASSERT_TRUE(array.ok()) << array.status();
   EXPECT_EQ(array->bytes, 0);
 }
 
 TEST_F(NpyFileTest, MessagesNameTheFile) {
-  const std::string truncated = Store("q.npy", EncodeNpyHeader(NpyType::kFloat32, {2, 3}) + std::string(23, 'x'));
+  const std::string truncated = Store("q.npy", EncodeNpyHeader(ArrayType::kFloat32, {2, 3}) + std::string(23, 'x'));
   EXPECT_THAT(Message(ReadNpyFile(truncated).status()),
               AllOf(StartsWith(truncated + ": "), HasSubstr("takes 24 bytes, the file has 23")));
   const absl::Status absent = ReadNpyFile(Path("absent.npy")).status();
@@ -87,7 +87,7 @@ TEST_F(NpyFileTest, NoMemoryIsAnError) {
   GTEST_SKIP() << "AddressSanitizer ends the program at an allocation of this size";
 #endif
   const std::vector<int64_t> shape = {int64_t{1} << 42};
-  const std::string header = EncodeNpyHeader(NpyType::kBool, shape);
+  const std::string header = EncodeNpyHeader(ArrayType::kBool, shape);
   const std::string path = Store("sparse.npy", header);
   if (truncate(path.c_str(), static_cast<off_t>(header.size()) + shape[0]) != 0) {
     GTEST_SKIP() << "no sparse files of 4 TiB here";

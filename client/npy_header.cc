@@ -2,8 +2,6 @@
 // Python: no nesting, no escapes, no expressions, so no input can make it recurse or grow.
 #include "client/npy_header.h"
 
-#include <algorithm>
-#include <array>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -23,12 +21,6 @@ constexpr size_t kAlignment = 64;
 
 absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("the npy header is malformed: ", what));
-}
-
-// Text of the file for a message: printable, and short whatever the file holds.
-std::string Excerpt(absl::string_view text) {
-  constexpr size_t kLongest = 40;
-  return absl::StrCat(absl::CHexEscape(text.substr(0, kLongest)), text.size() > kLongest ? "..." : "");
 }
 
 // A cursor over the dictionary's text.
@@ -78,8 +70,8 @@ class Literal {
     bool comma = true;
     while (!Take(")")) {
       if (!comma) return Malformed(absl::StrCat("no comma or closing parenthesis in shape at ", Here()));
-      if (shape.size() == kMaxNpyRank) {
-        return absl::InvalidArgumentError(absl::StrCat("shape has more than ", kMaxNpyRank, " axes"));
+      if (shape.size() == kMaxArrayRank) {
+        return absl::InvalidArgumentError(absl::StrCat("shape has more than ", kMaxArrayRank, " axes"));
       }
       auto length = TakeLength();
       if (!length.ok()) return length.status();
@@ -163,14 +155,14 @@ absl::StatusOr<Dictionary> ReadDictionary(absl::string_view source) {
   return dictionary;
 }
 
-absl::StatusOr<NpyType> ReadType(absl::string_view descr, const NpyReadOptions& options) {
-  if (descr == "<f4") return NpyType::kFloat32;
-  if (descr == "<f2") return NpyType::kFloat16;
-  if (descr == "bfloat16") return NpyType::kBFloat16;
-  if (descr == "|b1") return NpyType::kBool;
-  if (descr == "<i8") return NpyType::kInt64;
+absl::StatusOr<ArrayType> ReadType(absl::string_view descr, const NpyReadOptions& options) {
+  if (descr == "<f4") return ArrayType::kFloat32;
+  if (descr == "<f2") return ArrayType::kFloat16;
+  if (descr == "bfloat16") return ArrayType::kBFloat16;
+  if (descr == "|b1") return ArrayType::kBool;
+  if (descr == "<i8") return ArrayType::kInt64;
   if (descr == "<V2" || descr == "|V2") {
-    if (options.two_byte_void_is_bfloat16) return NpyType::kBFloat16;
+    if (options.two_byte_void_is_bfloat16) return ArrayType::kBFloat16;
     return absl::InvalidArgumentError(
         absl::StrCat("the elements are two bytes of no type (descr '", descr,
                      "', which is how bfloat16 is written): say --element_type bf16 if that is what they are"));
@@ -191,7 +183,8 @@ struct HeaderSpan {
 
 absl::StatusOr<HeaderSpan> FindDictionary(absl::string_view start, int64_t file_bytes) {
   if (start.substr(0, 2) == "PK") {
-    return absl::InvalidArgumentError("it is a zip archive (npz?), must be a single array in npy format");
+    return absl::InvalidArgumentError(
+        "it is a zip archive, must be a single array in npy format (an archive of arrays is named .npz)");
   }
   if (start.substr(0, kMagic.size()) != kMagic) {
     return absl::InvalidArgumentError(absl::StrCat("it is no npy file: it starts with \"",
@@ -222,66 +215,23 @@ absl::StatusOr<HeaderSpan> FindDictionary(absl::string_view start, int64_t file_
   return span;
 }
 
-// Bytes of the elements; nothing if they do not fit int64.
-std::optional<int64_t> DataBytes(NpyType type, const std::vector<int64_t>& shape) {
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
-  int64_t bytes = NpyElementBytes(type);
-  for (const int64_t length : shape) {
-    if (__builtin_mul_overflow(bytes, length, &bytes)) return std::nullopt;
-  }
-  return bytes;
-}
-
-absl::string_view DescrText(NpyType type) {
+absl::string_view DescrText(ArrayType type) {
   switch (type) {
-    case NpyType::kFloat32:
+    case ArrayType::kFloat32:
       return "<f4";
-    case NpyType::kFloat16:
+    case ArrayType::kFloat16:
       return "<f2";
-    case NpyType::kBFloat16:
+    case ArrayType::kBFloat16:
       return "<V2";
-    case NpyType::kBool:
+    case ArrayType::kBool:
       return "|b1";
-    case NpyType::kInt64:
+    case ArrayType::kInt64:
       return "<i8";
   }
   return "";
 }
 
 }  // namespace
-
-absl::string_view NpyTypeName(NpyType type) {
-  switch (type) {
-    case NpyType::kFloat32:
-      return "f32";
-    case NpyType::kFloat16:
-      return "f16";
-    case NpyType::kBFloat16:
-      return "bf16";
-    case NpyType::kBool:
-      return "bool";
-    case NpyType::kInt64:
-      return "int64";
-  }
-  return "";
-}
-
-int64_t NpyElementBytes(NpyType type) {
-  switch (type) {
-    case NpyType::kFloat32:
-      return 4;
-    case NpyType::kFloat16:
-    case NpyType::kBFloat16:
-      return 2;
-    case NpyType::kBool:
-      return 1;
-    case NpyType::kInt64:
-      return 8;
-  }
-  return 0;
-}
-
-std::string ShapeText(const std::vector<int64_t>& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view start, int64_t file_bytes, const NpyReadOptions& options) {
   auto span = FindDictionary(start, file_bytes);
@@ -298,21 +248,21 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view start, int64_t file_b
   header.type = *type;
   header.shape = *std::move(dictionary->shape);
   header.data_offset = static_cast<int64_t>(span->end);
-  const std::optional<int64_t> bytes = DataBytes(header.type, header.shape);
+  const std::optional<int64_t> bytes = ArrayBytes(header.type, header.shape);
   if (!bytes || *bytes > std::numeric_limits<int64_t>::max() - header.data_offset) {
     return absl::InvalidArgumentError(
-        absl::StrCat("shape ", ShapeText(header.shape), " of ", NpyTypeName(header.type), " overflows 64 bits"));
+        absl::StrCat("shape ", ShapeText(header.shape), " of ", ArrayTypeName(header.type), " overflows 64 bits"));
   }
   header.data_bytes = *bytes;
   if (header.data_offset + header.data_bytes != file_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("shape ", ShapeText(header.shape), " of ", NpyTypeName(header.type),
-                                                   " takes ", header.data_bytes, " bytes, the file has ",
-                                                   file_bytes - header.data_offset, " after its header"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape ", ShapeText(header.shape), " of ", ArrayTypeName(header.type), " takes ",
+                     header.data_bytes, " bytes, the file has ", file_bytes - header.data_offset, " after its header"));
   }
   return header;
 }
 
-std::string EncodeNpyHeader(NpyType type, const std::vector<int64_t>& shape) {
+std::string EncodeNpyHeader(ArrayType type, const std::vector<int64_t>& shape) {
   std::string dictionary = absl::StrCat("{'descr': '", DescrText(type), "', 'fortran_order': False, 'shape': (",
                                         absl::StrJoin(shape, ", "), shape.size() == 1 ? ",), }" : "), }");
   constexpr size_t kPreamble = 10;

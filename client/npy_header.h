@@ -11,44 +11,25 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "client/array.h"
 
 namespace attend::client {
 
-// The element types that tensors of this project have in files; all little-endian.
-enum class NpyType {
-  kFloat32,   // '<f4'
-  kFloat16,   // '<f2'
-  kBFloat16,  // '<V2': NumPy has no such type, this is how the ml_dtypes package writes it
-  kBool,      // '|b1'
-  kInt64,     // '<i8'
-};
-
-// "f32", "f16", "bf16", "bool" or "int64".
-absl::string_view NpyTypeName(NpyType type);
-
-// Bytes of one element.
-int64_t NpyElementBytes(NpyType type);
-
-// "[2, 8, 512, 64]": a shape as messages say it.
-std::string ShapeText(const std::vector<int64_t>& shape);
-
 struct NpyHeader {
-  NpyType type = NpyType::kFloat32;
+  ArrayType type = ArrayType::kFloat32;
   std::vector<int64_t> shape;  // outermost axis first; empty for a single element
   int64_t data_offset = 0;     // where the elements start in the file
   int64_t data_bytes = 0;      // how long they are; data_offset + data_bytes is the file's size
 };
 
 struct NpyReadOptions {
-  // A file of '<V2' or '|V2' says only "two bytes each". With this they are bfloat16, without it such a file is
-  // refused.
+  // NumPy has no bfloat16: the ml_dtypes package writes it as '<V2'. A file of '<V2' or '|V2' says only "two bytes
+  // each". With this they are bfloat16, without it such a file is refused.
   bool two_byte_void_is_bfloat16 = false;
 };
 
 // Nothing longer is accepted as a header: those of real arrays take 128 bytes.
 inline constexpr int64_t kMaxNpyHeaderBytes = 65536;
-// Nor more axes: NumPy's own limit.
-inline constexpr int kMaxNpyRank = 64;
 
 // Reads a header. `start` is how the file begins: the first min(file_bytes, kMaxNpyHeaderBytes) bytes of it.
 // INVALID_ARGUMENT, saying what the file has and what is wanted, if it is no npy file of the types above in C order, or
@@ -57,8 +38,8 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view start, int64_t file_b
                                          const NpyReadOptions& options = {});
 
 // What a file of this type and shape starts with, version 1.0, padded so that the elements start at a multiple of 64.
-// At most kMaxNpyRank axes.
-std::string EncodeNpyHeader(NpyType type, const std::vector<int64_t>& shape);
+// At most kMaxArrayRank axes.
+std::string EncodeNpyHeader(ArrayType type, const std::vector<int64_t>& shape);
 
 }  // namespace attend::client
 

@@ -40,7 +40,7 @@ TEST(NpyHeader, ReadsWhatNumPyWrites) {
   const std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }" + std::string(58, ' ') + "\n";
   auto header = Parse(text, 24);
   ASSERT_TRUE(header.ok()) << header.status();
-  EXPECT_EQ(header->type, NpyType::kFloat32);
+  EXPECT_EQ(header->type, ArrayType::kFloat32);
   EXPECT_THAT(header->shape, ElementsAre(2, 3));
   EXPECT_EQ(header->data_offset, 128);
   EXPECT_EQ(header->data_bytes, 24);
@@ -50,7 +50,7 @@ TEST(NpyHeader, ReadsEveryVersion) {
   for (const int major : {1, 2, 3}) {
     auto header = Parse(Dictionary("<f2", "(5,)"), 10, major);
     ASSERT_TRUE(header.ok()) << major << ": " << header.status();
-    EXPECT_EQ(header->type, NpyType::kFloat16);
+    EXPECT_EQ(header->type, ArrayType::kFloat16);
     EXPECT_THAT(header->shape, ElementsAre(5));
   }
   for (const int major : {0, 4, 255}) {
@@ -59,16 +59,16 @@ TEST(NpyHeader, ReadsEveryVersion) {
 }
 
 TEST(NpyHeader, ReadsEveryType) {
-  const std::tuple<const char*, NpyType, int64_t> cases[] = {{"<f4", NpyType::kFloat32, 4},
-                                                             {"<f2", NpyType::kFloat16, 2},
-                                                             {"bfloat16", NpyType::kBFloat16, 2},
-                                                             {"|b1", NpyType::kBool, 1},
-                                                             {"<i8", NpyType::kInt64, 8}};
+  const std::tuple<const char*, ArrayType, int64_t> cases[] = {{"<f4", ArrayType::kFloat32, 4},
+                                                               {"<f2", ArrayType::kFloat16, 2},
+                                                               {"bfloat16", ArrayType::kBFloat16, 2},
+                                                               {"|b1", ArrayType::kBool, 1},
+                                                               {"<i8", ArrayType::kInt64, 8}};
   for (const auto& [descr, type, bytes] : cases) {
     auto header = Parse(Dictionary(descr, "(3, 1)"), 3 * bytes);
     ASSERT_TRUE(header.ok()) << descr << ": " << header.status();
     EXPECT_EQ(header->type, type);
-    EXPECT_EQ(NpyElementBytes(type), bytes);
+    EXPECT_EQ(ArrayElementBytes(type), bytes);
   }
 }
 
@@ -77,7 +77,7 @@ TEST(NpyHeader, TwoByteVoidIsBFloat16OnlyIfSaidSo) {
     EXPECT_THAT(Parse(Dictionary(descr, "(3,)"), 6).status().message(), HasSubstr("--element_type bf16"));
     auto header = Parse(Dictionary(descr, "(3,)"), 6, 1, {.two_byte_void_is_bfloat16 = true});
     ASSERT_TRUE(header.ok()) << header.status();
-    EXPECT_EQ(header->type, NpyType::kBFloat16);
+    EXPECT_EQ(header->type, ArrayType::kBFloat16);
   }
 }
 
@@ -149,7 +149,7 @@ TEST(NpyHeader, RefusesHostileShapes) {
     EXPECT_THAT(status.message(), HasSubstr(expected)) << shape;
   }
   std::string many;
-  for (int i = 0; i <= kMaxNpyRank; ++i) many += "1, ";
+  for (int i = 0; i <= kMaxArrayRank; ++i) many += "1, ";
   EXPECT_THAT(Parse(Dictionary("<f4", "(" + many + ")"), 4).status().message(), HasSubstr("more than 64 axes"));
 }
 
@@ -224,14 +224,14 @@ TEST(NpyHeader, RefusesOtherFormats) {
 }
 
 TEST(NpyHeader, WhatIsEncodedIsRead) {
-  for (const NpyType type :
-       {NpyType::kFloat32, NpyType::kFloat16, NpyType::kBFloat16, NpyType::kBool, NpyType::kInt64}) {
-    for (const std::vector<int64_t>& shape :
-         std::vector<std::vector<int64_t>>{{}, {0}, {7}, {2, 3}, {1, 2, 3, 4}, std::vector<int64_t>(kMaxNpyRank, 1)}) {
+  for (const ArrayType type :
+       {ArrayType::kFloat32, ArrayType::kFloat16, ArrayType::kBFloat16, ArrayType::kBool, ArrayType::kInt64}) {
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
+             {}, {0}, {7}, {2, 3}, {1, 2, 3, 4}, std::vector<int64_t>(kMaxArrayRank, 1)}) {
       const std::string start = EncodeNpyHeader(type, shape);
       EXPECT_EQ(start.size() % 64, 0u);
       EXPECT_EQ(start.back(), '\n');
-      int64_t bytes = NpyElementBytes(type);
+      int64_t bytes = ArrayElementBytes(type);
       for (const int64_t length : shape) bytes *= length;
       auto header =
           ParseNpyHeader(start, static_cast<int64_t>(start.size()) + bytes, {.two_byte_void_is_bfloat16 = true});
@@ -241,7 +241,7 @@ TEST(NpyHeader, WhatIsEncodedIsRead) {
       EXPECT_EQ(header->data_bytes, bytes);
     }
   }
-  EXPECT_THAT(EncodeNpyHeader(NpyType::kBFloat16, {2, 3}),
+  EXPECT_THAT(EncodeNpyHeader(ArrayType::kBFloat16, {2, 3}),
               HasSubstr("{'descr': '<V2', 'fortran_order': False, 'shape': (2, 3), }"));
 }
 
@@ -251,7 +251,7 @@ TEST(NpyHeader, MutationsNeverBreakIt) {
   RecordProperty("seed", absl::StrCat(seed));
   SCOPED_TRACE(absl::StrCat("seed ", seed));
   std::mt19937_64 random(seed);
-  const std::string good = EncodeNpyHeader(NpyType::kFloat32, {2, 3, 4});
+  const std::string good = EncodeNpyHeader(ArrayType::kFloat32, {2, 3, 4});
   constexpr int64_t kDataBytes = 96;
   constexpr absl::string_view kTelling("'\"{}(),:[]\\ -0123456789TFL\0<|>", 30);
   int accepted = 0;
@@ -275,7 +275,7 @@ TEST(NpyHeader, MutationsNeverBreakIt) {
     ++accepted;
     ASSERT_EQ(header->data_offset + header->data_bytes, file_bytes);
     ASSERT_LE(header->data_offset, static_cast<int64_t>(start.size()));
-    ASSERT_LE(header->shape.size(), static_cast<size_t>(kMaxNpyRank));
+    ASSERT_LE(header->shape.size(), static_cast<size_t>(kMaxArrayRank));
   }
   EXPECT_GT(accepted, 0) << "edits of the padding leave the header good";
 }

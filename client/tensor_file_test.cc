@@ -2,60 +2,55 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "client/element_rounding.h"
 #include "client/random_tensor.h"
+#include "client/temporary_folder.h"
 
 namespace attend::client {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class TensorFileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = fs::temp_directory_path() / "tensor_file_test.XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string Store(const TensorView& tensor) {
-    const std::string path = folder_ / (std::string(DataTypeName(tensor.data_type)) + ".npy");
-    auto file = PendingFile::Create(path);
-    EXPECT_TRUE(file.ok() && WriteTensor(tensor, *file).ok() && file->Commit().ok());
-    return path;
+  // The tensor in a file named after its type.
+  TensorPath Store(const TensorView& tensor, const std::string& extension = ".npy") {
+    const std::string text = folder_.Path(std::string(DataTypeName(tensor.data_type)) + extension);
+    const TensorInFile written = {.path = *ParseTensorPath(text, "query"), .tensor = tensor};
+    auto file = PendingFile::Create(written.path.file);
+    EXPECT_TRUE(file.ok() && WriteTensors({&written, 1}, *file).ok() && file->Commit().ok());
+    return written.path;
   }
 
   static bool SameBytes(const TensorView& a, const TensorView& b) {
     return a.data.size() == b.data.size() && std::memcmp(a.data.data(), b.data.data(), a.data.size()) == 0;
   }
 
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(TensorFileTest, EveryFloatTypeComesBack) {
-  for (const v1::DataType type : {v1::DATA_TYPE_FLOAT32, v1::DATA_TYPE_FLOAT16, v1::DATA_TYPE_BFLOAT16}) {
-    const TensorView tensor = *MakeRandomTensor(type, {2, 3, 4}, 1);
-    auto read = ReadTensorFile(Store(tensor), type);
-    ASSERT_TRUE(read.ok()) << read.status();
-    EXPECT_EQ(read->data_type, type);
-    EXPECT_THAT(read->shape, ElementsAre(2, 3, 4));
-    EXPECT_TRUE(SameBytes(*read, tensor));
+  for (const char* extension : {".npy", ".npz", ".safetensors"}) {
+    for (const v1::DataType type : {v1::DATA_TYPE_FLOAT32, v1::DATA_TYPE_FLOAT16, v1::DATA_TYPE_BFLOAT16}) {
+      const TensorView tensor = *MakeRandomTensor(type, {2, 3, 4}, 1);
+      auto read = ReadTensorFile(Store(tensor, extension), type);
+      ASSERT_TRUE(read.ok()) << read.status();
+      EXPECT_EQ(read->data_type, type);
+      EXPECT_THAT(read->shape, ElementsAre(2, 3, 4));
+      EXPECT_TRUE(SameBytes(*read, tensor));
+    }
   }
 }
 
 TEST_F(TensorFileTest, Float32IsRoundedToWhatIsWanted) {
-  const std::string path = Store(*MakeRandomTensor(v1::DATA_TYPE_FLOAT32, {5, 7}, 2));
+  const TensorPath path = Store(*MakeRandomTensor(v1::DATA_TYPE_FLOAT32, {5, 7}, 2));
   for (const v1::DataType type : {v1::DATA_TYPE_FLOAT16, v1::DATA_TYPE_BFLOAT16}) {
     auto read = ReadTensorFile(path, type);
     ASSERT_TRUE(read.ok()) << read.status();
@@ -65,13 +60,17 @@ TEST_F(TensorFileTest, Float32IsRoundedToWhatIsWanted) {
 }
 
 TEST_F(TensorFileTest, OtherTypesAreRefusedByName) {
-  const std::string half = Store(*MakeRandomTensor(v1::DATA_TYPE_FLOAT16, {5}, 3));
+  const TensorPath half = Store(*MakeRandomTensor(v1::DATA_TYPE_FLOAT16, {5}, 3));
   EXPECT_THAT(ReadTensorFile(half, v1::DATA_TYPE_FLOAT32).status().message(),
               HasSubstr("f16.npy: holds f16, must be f32"));
   EXPECT_THAT(std::string(ReadTensorFile(half, v1::DATA_TYPE_BOOL).status().message()),
               EndsWith("holds f16, must be bool"));
-  const std::string brain = Store(*MakeRandomTensor(v1::DATA_TYPE_BFLOAT16, {5}, 3));
-  EXPECT_THAT(ReadTensorFile(brain).status().message(), HasSubstr("--element_type bf16"));
+  const TensorView brain = *MakeRandomTensor(v1::DATA_TYPE_BFLOAT16, {5}, 3);
+  EXPECT_THAT(ReadTensorFile(Store(brain)).status().message(), HasSubstr("--element_type bf16"));
+  EXPECT_THAT(ReadTensorFile(Store(brain, ".npz")).status().message(), HasSubstr("--element_type bf16"));
+  EXPECT_EQ(ReadTensorFile(Store(brain, ".safetensors"))->data_type, v1::DATA_TYPE_BFLOAT16) << "which says so itself";
+  EXPECT_THAT(ReadTensorFile(Store(brain, ".safetensors"), v1::DATA_TYPE_FLOAT16).status().message(),
+              HasSubstr("bf16.safetensors:query: holds bf16, must be f16"));
 }
 
 TEST(TensorShapes, LiftAndDrop) {

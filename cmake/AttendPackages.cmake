@@ -23,6 +23,7 @@ if(ATTEND_BUILD_SERVICE)
   find_package(nlohmann_json REQUIRED CONFIG)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)  # Debian ships no CMake package of it
+  pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)  # its CMake package insists on the tools of libzip
 endif()
 
 if(ATTEND_BUILD_BENCHMARKS)

@@ -19,7 +19,7 @@ void Check(absl::string_view bytes, bool void_is_bfloat16) {
     if (length < 0) BrokenPromise("a negative length");
     elements = header->data_bytes == 0 ? 0 : elements * length;
   }
-  if (elements * client::NpyElementBytes(header->type) != header->data_bytes && header->data_bytes != 0) {
+  if (elements * client::ArrayElementBytes(header->type) != header->data_bytes && header->data_bytes != 0) {
     BrokenPromise("a shape does not take the bytes");
   }
   // What was read is written so that it is read again.
@@ -34,12 +34,12 @@ void Check(absl::string_view bytes, bool void_is_bfloat16) {
 }  // namespace
 
 std::vector<std::string> SeedInputs() {
-  using client::NpyType;
+  using client::ArrayType;
   std::vector<std::string> seeds;
-  for (const NpyType type :
-       {NpyType::kFloat32, NpyType::kFloat16, NpyType::kBFloat16, NpyType::kBool, NpyType::kInt64}) {
+  for (const ArrayType type :
+       {ArrayType::kFloat32, ArrayType::kFloat16, ArrayType::kBFloat16, ArrayType::kBool, ArrayType::kInt64}) {
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{}, {0}, {3}, {2, 3}, {1, 2, 1, 2}}) {
-      int64_t bytes = client::NpyElementBytes(type);
+      int64_t bytes = client::ArrayElementBytes(type);
       for (const int64_t length : shape) bytes *= length;
       seeds.push_back(client::EncodeNpyHeader(type, shape) + std::string(static_cast<size_t>(bytes), 'x'));
     }
