@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   attend::client::AddGenerateCommand(commands);
   attend::client::AddInferCommand(commands);
   attend::client::AddLoadCommand(commands);
+  attend::client::AddEstimateCommand(commands);
   attend::client::AddHealthCommand(commands);
   attend::client::AddServerInfoCommand(commands);
   return commands.Run(argc, argv);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -67,6 +68,25 @@ std::function<std::string(const std::string&)> InRange(T minimum = std::numeric_
                 : absl::StrCat("'", text, "' is not a ", std::is_integral_v<T> ? "whole " : "", "number of at least ",
                                minimum, " and at most ", maximum);
   };
+}
+
+// What an option holds, which may be absent.
+template <typename T>
+struct Held {
+  using Number = T;
+};
+template <typename T>
+struct Held<std::optional<T>> {
+  using Number = T;
+};
+
+// Adds option `name`, a whole number not below `minimum`.
+template <typename T>
+CLI::Option* AddNumberOption(CLI::App& command, const std::string& name, T& number, int minimum,
+                             const std::string& description) {
+  return command.add_option(name, number, description)
+      ->check(InRange<typename Held<T>::Number>(minimum))
+      ->type_name("N");
 }
 
 // Adds option `name`, a list such as "3,5" of numbers not below `minimum`. CLI11 would skip empty elements.

@@ -87,6 +87,7 @@ void AddServerInfoCommand(Commands& commands);
 void AddGenerateCommand(Commands& commands);
 void AddInferCommand(Commands& commands);
 void AddLoadCommand(Commands& commands);
+void AddEstimateCommand(Commands& commands);
 
 }  // namespace attend::client
 

@@ -19,24 +19,6 @@ constexpr char kReports[] = "Checking and reports";
 
 constexpr double kMaxRate = 100000;  // calls a second: more than one thread sends
 
-// What an option holds, which may be absent.
-template <typename T>
-struct Held {
-  using Number = T;
-};
-template <typename T>
-struct Held<std::optional<T>> {
-  using Number = T;
-};
-
-template <typename T>
-CLI::Option* AddNumber(CLI::App& command, const std::string& name, T& number, int minimum,
-                       const std::string& description) {
-  return command.add_option(name, number, description)
-      ->check(InRange<typename Held<T>::Number>(minimum))
-      ->type_name("N");
-}
-
 CLI::Option* AddDuration(CLI::App& command, const std::string& name, bool positive,
                          std::function<void(absl::Duration)> set, const std::string& description) {
   CLI::Option* option = command.add_option_function<std::string>(
@@ -75,43 +57,44 @@ void AddProblem(CLI::App& command, LoadOptions& options) {
   AddListOption(command, "--lengths", options.lengths, "Sequence lengths to try, such as 128,256,512,1024,2048",
                 int64_t{1});
   AddMix(command, options);
-  AddNumber(command, "--query_length", options.query_length, 1,
-            "Length of the queries where it is not that of the keys: 1 is decoding");
-  AddNumber(command, "--batch", options.batch, 1, "Batch elements in a call")->capture_default_str();
-  AddNumber(command, "--heads", options.heads, 1, "Query heads")->capture_default_str();
-  AddNumber(command, "--kv_heads", options.kv_heads, 1, "Heads of keys and values. Default: as --heads");
-  AddNumber(command, "--head_dim", options.head_dim, 1, "Dimension of queries and keys")->capture_default_str();
-  AddNumber(command, "--value_dim", options.value_dim, 1, "Dimension of values. Default: as --head_dim");
+  AddNumberOption(command, "--query_length", options.query_length, 1,
+                  "Length of the queries where it is not that of the keys: 1 is decoding");
+  AddNumberOption(command, "--batch", options.batch, 1, "Batch elements in a call")->capture_default_str();
+  AddNumberOption(command, "--heads", options.heads, 1, "Query heads")->capture_default_str();
+  AddNumberOption(command, "--kv_heads", options.kv_heads, 1, "Heads of keys and values. Default: as --heads");
+  AddNumberOption(command, "--head_dim", options.head_dim, 1, "Dimension of queries and keys")->capture_default_str();
+  AddNumberOption(command, "--value_dim", options.value_dim, 1, "Dimension of values. Default: as --head_dim");
   AddChoiceOption(command, "--element_type", options.element_type, FloatTypeChoices(),
                   "Type of query, key and value. Default: f32");
   AddChoiceOption(command, "--causal", options.causal, CausalChoices(), "Causal mask. Default: none");
-  AddNumber(command, "--window_left", options.window_left, -1, "Keys seen before a query's position; -1: all");
-  AddNumber(command, "--window_right", options.window_right, -1, "Keys seen after a query's position; -1: all");
+  AddNumberOption(command, "--window_left", options.window_left, -1, "Keys seen before a query's position; -1: all");
+  AddNumberOption(command, "--window_right", options.window_right, -1, "Keys seen after a query's position; -1: all");
   command.add_option("--softcap", options.softcap, "c > 0: scores become c * tanh(scores / c)")->type_name("C");
   AddChoiceOption(command, "--compute_type", options.compute_type, {{"bf16", v1::COMPUTE_TYPE_BF16}},
                   "Type of the matrix products. Default: as the inputs");
   command.add_flag("--weights", options.weights, "Ask for the attention weights as well");
-  AddNumber(command, "--seed", options.seed, 0, "The same seed gives the same inputs: normal random numbers")
+  AddNumberOption(command, "--seed", options.seed, 0, "The same seed gives the same inputs: normal random numbers")
       ->capture_default_str();
 }
 
 void AddLoad(CLI::App& command, LoadOptions& options) {
   command.option_defaults()->group(kLoad);
-  AddNumber(command, "--connections", options.connections, 1, "Connections to the server, used in turn")
+  AddNumberOption(command, "--connections", options.connections, 1, "Connections to the server, used in turn")
       ->capture_default_str();
-  CLI::Option* concurrency = AddNumber(command, "--concurrency", options.concurrency, 1,
-                                       "Closed loop: calls in flight, the next follows an answer. Default: 1");
+  CLI::Option* concurrency = AddNumberOption(command, "--concurrency", options.concurrency, 1,
+                                             "Closed loop: calls in flight, the next follows an answer. Default: 1");
   CLI::Option* rate = command.add_option("--rate", options.rate,
                                          "Open loop: calls a second, whatever the server does; latency counts from "
                                          "when a call was due");
   rate->check(InRange(1e-3, kMaxRate))->type_name("X")->excludes(concurrency);
-  AddNumber(command, "--max_in_flight", options.max_in_flight, 1, "Open loop: calls in flight at most")
+  AddNumberOption(command, "--max_in_flight", options.max_in_flight, 1, "Open loop: calls in flight at most")
       ->capture_default_str()
       ->needs(rate);
   CLI::Option* duration = AddDuration(
       command, "--duration", true, [&options](absl::Duration parsed) { options.duration = parsed; },
       "How long calls are sent, such as 10s. Default: 5s");
-  AddNumber(command, "--count", options.count, 1, "How many calls are sent, instead of a duration")->excludes(duration);
+  AddNumberOption(command, "--count", options.count, 1, "How many calls are sent, instead of a duration")
+      ->excludes(duration);
   AddDuration(
       command, "--warmup", false, [&options](absl::Duration parsed) { options.warmup = parsed; },
       "How long calls are sent before they are measured; 0: not at all. Default: 500ms");
@@ -123,7 +106,7 @@ void AddReports(CLI::App& command, LoadOptions& options) {
       command.add_flag("--verify", options.verify,
                        "Recompute rows of an answer here in double precision, and compare the bits of "
                        "all answers; fail if they differ");
-  AddNumber(command, "--verify_rows", options.verify_rows, 0, "How many rows --verify looks at; 0: all")
+  AddNumberOption(command, "--verify_rows", options.verify_rows, 0, "How many rows --verify looks at; 0: all")
       ->capture_default_str()
       ->needs(verify);
   command.add_option("--json", options.json, "Where to write all figures as JSON")->type_name("FILE");

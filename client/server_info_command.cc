@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "client/byte_size.h"
 #include "client/commands.h"
 
 namespace attend::client {
@@ -20,15 +21,6 @@ using attend::v1::GetServerInfoResponse;
 
 constexpr int kNameWidth = 20;
 constexpr size_t kLineWidth = 78;
-
-// "256 MiB": exact where that is short.
-std::string ByteSize(int64_t bytes) {
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  double size = static_cast<double>(bytes);
-  int unit = 0;
-  for (; size >= 1024 && unit < 4; ++unit) size /= 1024;
-  return absl::StrFormat("%.4g %s", size, kUnits[unit]);
-}
 
 std::string TypeName(int type) {
   switch (type) {

@@ -37,7 +37,9 @@ int64_t CountSlots(const DecodeSplits& splits, int workers) { return std::min<in
 int64_t DecodeAttention::Bytes(const AttentionProblem& problem, const Tiling& tiling, int workers) {
   const DecodeSplits& splits = tiling.decode();
   if (splits.heads() == 0) return 0;
-  int64_t bytes = 4096 + workers * static_cast<int64_t>(sizeof(Worker) + sizeof(Slot));
+  constexpr int64_t kBookkeepingOfAWorker = 8192;  // a round number, which clients can know
+  static_assert(sizeof(Worker) + sizeof(Slot) <= kBookkeepingOfAWorker);
+  int64_t bytes = 4096 + workers * kBookkeepingOfAWorker;
   bytes += CountTurns(problem) * static_cast<int64_t>(sizeof(int64_t));
   bytes += CountSlots(splits, workers) * BufferPool::MostBytes(SlotBytes(problem, splits));
   const int64_t useful = std::min<int64_t>(splits.total(), workers);

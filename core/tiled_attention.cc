@@ -74,7 +74,9 @@ using TurnCounters = std::vector<std::atomic<int64_t>>;
 
 // Bytes of Plan and its workers, slots and queue, generously, and of what grows with results that are asked for.
 int64_t BookkeepingBytes(const Tiling& tiling, int workers) {
-  const int64_t fixed = 4096 + int64_t{workers} * static_cast<int64_t>(1024 + sizeof(WorkerBlock));
+  constexpr int64_t kBookkeepingOfAWorker = 8192;  // a round number, which clients can know
+  static_assert(1024 + sizeof(WorkerBlock) <= kBookkeepingOfAWorker);
+  const int64_t fixed = 4096 + int64_t{workers} * kBookkeepingOfAWorker;
   const int64_t counters = SaturatingMultiply(tiling.turn_counters(), sizeof(TurnCounters::value_type));
   return SaturatingAdd(fixed + tiling.bytes(), counters);
 }

@@ -1,0 +1,54 @@
+// attend estimate: what an attention problem costs, and whether a server would take it.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "client/commands.h"
+#include "client/estimate_options.h"
+#include "client/estimate_report.h"
+
+namespace attend::client {
+namespace {
+
+absl::StatusOr<v1::GetServerInfoResponse> AskServer(const Connection& connection) {
+  const auto client = connection.Connect();
+  if (!client.ok()) return client.status();
+  return (*client)->GetServerInfo(connection.Call(kProbeTimeout));
+}
+
+absl::Status RunEstimate(const EstimateOptions& options, const Connection& connection) {
+  if (const absl::Status status = options.Validate(); !status.ok()) return status;
+  Estimate estimate;
+  estimate.problem = options.Problem();
+  const auto cost = CostOf(estimate.problem);
+  if (!cost.ok()) return cost.status();
+  estimate.cost = *cost;
+  auto about = AskServer(connection);
+  if (about.ok()) {
+    estimate.setup = {.compute_threads = about->compute_threads(), .instruction_set = about->instruction_set()};
+    estimate.server = {.address = connection.address, .about = *std::move(about)};
+  } else {
+    estimate.no_server = std::string(about.status().message());
+  }
+  if (options.compute_threads) estimate.setup.compute_threads = *options.compute_threads;
+  if (options.instruction_set) estimate.setup.instruction_set = *options.instruction_set;
+  estimate.working = PredictWorkingMemory(estimate.problem, estimate.cost, estimate.setup);
+  std::cout << (options.json ? EstimateJson(estimate) : EstimateText(estimate));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddEstimateCommand(Commands& commands) {
+  auto options = std::make_shared<EstimateOptions>();  // shared: filled while parsing, read when run
+  CLI::App& command =
+      commands.Add("estimate", "Tells what a problem costs, and whether the server would take it",
+                   [options](const Connection& connection) { return RunEstimate(*options, connection); });
+  AddEstimateOptions(command, *options);
+  command.footer(
+      "Nothing is sent but the question what the server is. Where none answers, all is\n"
+      "told but the time and whether the problem would be admitted.\n");
+}
+
+}  // namespace attend::client
