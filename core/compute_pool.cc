@@ -15,10 +15,10 @@
 //
 // Sources know workers by number. A thread that sleeps idle lays its number down, as no job has anything left for it,
 // and takes any one when it wakes. So a caller can be a worker: it takes up a number that lies there, if nobody else
-// wants it. It steps its own job only, whosever turn it is; hence it gives the number up as soon as there are other jobs
-// or tasks and no number for them, or, if it must not wait, its job is blocked. Then its job may have something left for
-// that number, such as half a block of queries: the number is `returned`, and whoever wakes or would lay down another
-// takes it first.
+// wants it. It steps its own job only, whosever turn it is; hence it gives the number up as soon as there are other
+// jobs or tasks and no number for them, or, if it must not wait, its job is blocked. Then its job may have something
+// left for that number, such as half a block of queries: the number is `returned`, and whoever wakes or would lay down
+// another takes it first.
 #include "core/compute_pool.h"
 
 #include <omp.h>

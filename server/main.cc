@@ -139,8 +139,8 @@ int Main(const std::vector<std::string>& arguments) {
     std::cout << command_line->text;
     return EXIT_SUCCESS;
   }
-  // Debian builds Abseil with the search for lock cycles in it, which takes 4 % of a small call: each of gRPC's locks is
-  // entered into a graph, under one lock for all.
+  // Debian builds Abseil with the search for lock cycles in it, which takes 4 % of a small call: each of gRPC's locks
+  // is entered into a graph, under one lock for all.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   ProcessSignals signals;
   RaiseDescriptorLimit();
