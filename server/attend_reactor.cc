@@ -249,6 +249,7 @@ void AttendReactor::OnCancel() {
     return;
   }
   if (stage == Stage::kGate) visit_.Leave();
+  backend_.connections.CountReset(record_.peer);
   backend_.metrics.CountCancelled(CallStage::kReceiving);
   SendStatus(absl::CancelledError("cancelled by the caller"));
 }

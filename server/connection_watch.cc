@@ -83,6 +83,14 @@ void ConnectionWatch::CountCall(const std::string& peer) {
   EndCall(peer);
 }
 
+void ConnectionWatch::CountReset(const std::string& peer) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = connections_.find(peer);
+  if (found != connections_.end() && ++found->second.resets > static_cast<double>(limits_.max_calls)) {
+    Abort(found->second);
+  }
+}
+
 void ConnectionWatch::BeginMessage(const std::string& peer, int64_t expected) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = connections_.find(peer);
@@ -101,7 +109,9 @@ void ConnectionWatch::Inspect(absl::Duration elapsed) {
   std::lock_guard<std::mutex> lock(mutex_);
   std::erase_if(connections_,
                 [](const auto& entry) { return OpenSockets::FileOf(entry.second.descriptor) != entry.second.file; });
+  const double forgiven = static_cast<double>(limits_.max_calls) * absl::ToDoubleSeconds(elapsed) / 10;
   for (auto& [peer, connection] : connections_) {
+    connection.resets = std::max(0.0, connection.resets - forgiven);
     if (Exceeds(connection, elapsed)) Abort(connection);
   }
 }

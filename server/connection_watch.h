@@ -5,6 +5,8 @@
 // everybody else's work behind them (CVE-2023-44487). And headers that never end are kept, and copied with every frame,
 // without bound (CVE-2023-33953). Neither can be mended from outside, but both can be seen:
 //   * a connection has more calls than it may have streams, and as many again that are ending;
+//     or so many were reset before their message had come: gRPC runs their reactions in one queue with those of other
+//     connections, whose calls waited up to four seconds behind 40,000 of them;
 //   * it has sent more bytes than its calls explain: what the kernel has received, less the messages that have arrived,
 //     less, for each call, its metadata and the window in which it may send unasked.
 // A connection is known by the address of its peer. Those of unix sockets have none and are not watched.
@@ -49,6 +51,9 @@ class ConnectionWatch {
   void BeginCall(const std::string& peer);
   void EndCall(const std::string& peer, int64_t response_bytes = 0);
   void CountCall(const std::string& peer);
+  // A call was given up by its caller before its message had arrived. As many as `max_calls` may be at once, and a
+  // tenth of that in every second.
+  void CountReset(const std::string& peer);
 
   // Up to so many bytes of a message are being read, and then: so many of them were there (all, if nobody knows).
   void BeginMessage(const std::string& peer, int64_t expected);
@@ -67,6 +72,7 @@ class ConnectionWatch {
     int descriptor = -1;
     OpenSockets::File file;
     int64_t calls = 0;      // now
+    double resets = 0;      // less what time has forgiven
     int64_t expected = 0;   // of messages that are being read now
     int64_t explained = 0;  // bytes that ended calls and messages explain; never more than were received
     bool aborted = false;

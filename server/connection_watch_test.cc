@@ -150,6 +150,17 @@ TEST_F(ConnectionWatchTest, MessagesExplainThemselves) {
   EXPECT_EQ(watch_.aborted(), 1);
 }
 
+TEST_F(ConnectionWatchTest, ResetsAreForgivenByAndBy) {
+  for (int i = 0; i < 100; ++i) {
+    watch_.CountReset(pair_.peer);
+    Inspect(absl::Seconds(10));
+  }
+  for (int i = 0; i < 3; ++i) watch_.CountReset(pair_.peer);
+  EXPECT_EQ(watch_.aborted(), 0);
+  watch_.CountReset(pair_.peer);
+  EXPECT_EQ(watch_.aborted(), 1);
+}
+
 TEST_F(ConnectionWatchTest, PingsAreExplainedByTime) {
   for (int i = 0; i < 100; ++i) {
     Send(17);
