@@ -18,7 +18,7 @@ namespace {
 // gRPC reads and parses what comes on threads of which it has half as many as processors, but two at least: two
 // connections with much to parse (headers without end) would keep all others waiting on a small machine. With these the
 // processors are shared by the kernel, which is fair.
-constexpr int kPollers = 8;
+constexpr int kPollers = 2;
 
 int Milliseconds(absl::Duration duration) {
   const int64_t milliseconds = absl::ToInt64Milliseconds(duration);
@@ -28,6 +28,8 @@ int Milliseconds(absl::Duration duration) {
 void SetConnectionLimits(const Settings& settings, grpc::ServerBuilder& builder) {
   // Bandwidth probing would let a stream that nobody reads buffer megabytes instead of 64 KiB.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  // Each thread that polls may hold one such piece beyond what flow control and quota know of; the default is 4 MiB.
+  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, 1 << 20);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, settings.max_streams_per_connection);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(settings.max_metadata_bytes));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(settings.handshake_timeout));
