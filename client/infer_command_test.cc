@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/commands.h"
 #include "client/fake_attention.h"
@@ -264,9 +265,9 @@ TEST_F(InferCommandTest, TensorsByNameInOneFile) {
     Generate("b" + extension + ":bias", "3,5");
     ASSERT_TRUE(WriteBools("m" + extension, {1, 5}, {1, 0, 1, 1, 1}).ok());
     const std::string key = "k" + extension + ":layers.0.key";
-    ASSERT_EQ(Run("infer --query q" + extension + " --key " + key + " --value " + key + " --mask m" + extension +
-                  " --bias b" + extension + " --output r" + extension + " --weights r" + extension + " --scores r" +
-                  extension + ":raw --logsumexp l.npy --verify --verify_rows 0"),
+    ASSERT_EQ(Run(absl::StrCat("infer --query q", extension, " --key ", key, " --value ", key, " --mask m", extension,
+                               " --bias b", extension, " --output r", extension, " --weights r", extension,
+                               " --scores r", extension, ":raw --logsumexp l.npy --verify --verify_rows 0")),
               0)
         << errors_;
     EXPECT_THAT(output_, HasSubstr(Path("r" + extension) + ":raw"));

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "client/attend_message.h"
@@ -73,27 +74,29 @@ int64_t CountVisible(const PlannedProblem& problem) {
   return count;
 }
 
-TEST(ProblemCost, MultiplyAddsOfVisibleKeys) {
-  for (const auto causal :
-       {v1::CAUSAL_ALIGNMENT_NONE, v1::CAUSAL_ALIGNMENT_TOP_LEFT, v1::CAUSAL_ALIGNMENT_BOTTOM_RIGHT}) {
-    for (const int64_t left : {-1, 0, 1, 5, 100}) {
-      for (const int64_t right : {-1, 0, 2, 100}) {
-        for (const int64_t queries : {1, 4, 9}) {
-          for (const int64_t keys : {1, 4, 13}) {
-            PlannedProblem problem = Square(queries, 6, 8);
-            problem.axes.key_length = keys;
-            problem.axes.batch = 2;
-            problem.axes.value_dim = 5;
-            problem.causal = causal;
-            problem.window_left = left;
-            problem.window_right = right;
-            EXPECT_EQ(CostOf(problem)->multiply_adds, CountVisible(problem) * 2 * 6 * (8 + 5))
-                << queries << " x " << keys << ", causal " << causal << ", window " << left << " " << right;
-          }
-        }
-      }
-    }
-  }
+using Numbers = std::vector<int64_t>;
+
+class ProblemCostTest
+    : public ::testing::TestWithParam<std::tuple<v1::CausalAlignment, int64_t, int64_t, int64_t, int64_t>> {};
+
+INSTANTIATE_TEST_SUITE_P(Masks, ProblemCostTest,
+                         ::testing::Combine(::testing::Values(v1::CAUSAL_ALIGNMENT_NONE, v1::CAUSAL_ALIGNMENT_TOP_LEFT,
+                                                              v1::CAUSAL_ALIGNMENT_BOTTOM_RIGHT),
+                                            ::testing::ValuesIn(Numbers{-1, 0, 1, 5, 100}),
+                                            ::testing::ValuesIn(Numbers{-1, 0, 2, 100}),
+                                            ::testing::ValuesIn(Numbers{1, 4, 9}),
+                                            ::testing::ValuesIn(Numbers{1, 4, 13})));
+
+TEST_P(ProblemCostTest, MultiplyAddsOfVisibleKeys) {
+  const auto& [causal, left, right, queries, keys] = GetParam();
+  PlannedProblem problem = Square(queries, 6, 8);
+  problem.axes.key_length = keys;
+  problem.axes.batch = 2;
+  problem.axes.value_dim = 5;
+  problem.causal = causal;
+  problem.window_left = left;
+  problem.window_right = right;
+  EXPECT_EQ(CostOf(problem)->multiply_adds, CountVisible(problem) * 2 * 6 * (8 + 5));
 }
 
 TEST(ProblemCost, VisibleKeysOfOneQuery) {

@@ -5,7 +5,8 @@
 // everybody else's work behind them (CVE-2023-44487). And headers that never end are kept, and copied with every frame,
 // without bound (CVE-2023-33953). Neither can be mended from outside, but both can be seen:
 //   * a connection has more calls than it may have streams, and as many again that are ending;
-//   * so many of its calls were reset before their message had come: calls of other connections waited up to four seconds
+//   * so many of its calls were reset before their message had come: calls of other connections waited up to four
+//   seconds
 //     behind 40,000 of them;
 //   * it has sent more bytes than its calls explain: what the kernel has received, less the messages that have arrived,
 //     less, for each call, its metadata and the window in which it may send unasked.

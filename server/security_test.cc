@@ -1,5 +1,7 @@
 #include "server/security.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -14,14 +16,15 @@ namespace {
 
 class SecurityTest : public ::testing::Test {
  protected:
-  SecurityTest() {
-    settings_.tls_cert = absl::StrCat(::testing::TempDir(), "security_test_cert");
-    settings_.tls_key = absl::StrCat(::testing::TempDir(), "security_test_key");
-    settings_.token_file = absl::StrCat(::testing::TempDir(), "security_test_tokens");
+  void SetUp() override {
+    const std::string prefix = absl::StrCat(::testing::TempDir(), "security_test_", getpid());
+    settings_.tls_cert = absl::StrCat(prefix, "_cert");
+    settings_.tls_key = absl::StrCat(prefix, "_key");
+    settings_.token_file = absl::StrCat(prefix, "_tokens");
     Write(settings_.token_file, "alice:token");
     WritePair(absl::Hours(1));
   }
-  ~SecurityTest() override {
+  void TearDown() override {
     for (const std::string& path : {settings_.tls_cert, settings_.tls_key, settings_.token_file}) {
       std::remove(path.c_str());
     }

@@ -95,7 +95,7 @@ class AccessTest : public ::testing::Test {
     client::SecurityOptions security;
     absl::StatusCode attend;
     absl::StatusCode health;
-    std::string message = "";  // in what Attend says
+    std::string message = {};  // in what Attend says
   };
   void Check(const Row& row) const {
     SCOPED_TRACE(row.name);

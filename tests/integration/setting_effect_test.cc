@@ -21,9 +21,7 @@
 namespace attend::testing {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::unique_ptr<ServerProcess> StartServer(std::vector<std::string> flags) {
   auto server = ServerProcess::Start({.flags = std::move(flags)});
