@@ -135,7 +135,11 @@ class BenchProgram {
     const auto type = request.Type();
     if (!type.ok()) return type.status();
     std::unique_ptr<LargeMatmul>& matmul = matmuls_[*type];
-    if (matmul == nullptr) matmul = std::make_unique<LargeMatmul>(*type);
+    if (matmul == nullptr) {
+      auto made = LargeMatmul::Create(*type);
+      if (!made.ok()) return made.status();
+      matmul = *std::move(made);
+    }
     return Time(request, absl::StrFormat("\"operations\": %.0f", LargeMatmul::kOperations), [&] {
       matmul->Run(Workers(request));
       return absl::OkStatus();
@@ -146,7 +150,11 @@ class BenchProgram {
     const auto type = request.Type();
     if (!type.ok()) return type.status();
     std::unique_ptr<TileMatmuls>& tiles = tiles_[{*type, Workers(request)}];
-    if (tiles == nullptr) tiles = std::make_unique<TileMatmuls>(*type, Workers(request));
+    if (tiles == nullptr) {
+      auto made = TileMatmuls::Create(*type, Workers(request));
+      if (!made.ok()) return made.status();
+      tiles = *std::move(made);
+    }
     return absl::StrFormat("{\"rate\": %.0f}", tiles->Rate());
   }
 

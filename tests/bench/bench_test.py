@@ -292,6 +292,11 @@ class ComparisonTest(unittest.TestCase):
         made = self.comparison.run("s", {}, [self.contestant("slow", "a")])
         self.assertEqual(made["seconds"], {"a": [1.0] * 3})
 
+    def test_where_nobody_can_nothing_is_measured(self):
+        made = self.comparison.run("s", {}, [self.contestant("broken", "torch")])
+        self.assertEqual(made["absent"], {"torch": "no such kernel"})
+        self.assertEqual((made["seconds"], made["others"]), ({}, []))
+
     def test_who_cannot_is_absent_and_the_others_go_on(self):
         made = self.comparison.run("s", {}, [self.contestant("fast", "a"), self.contestant("broken", "torch")])
         self.assertEqual(made["absent"], {"torch": "no such kernel"})

@@ -59,6 +59,8 @@ class Comparison:
         return record
 
     def _rounds(self, bursts):
+        if not bursts:
+            return 0
         one = sum(max(2 * first if first < LONG_SECONDS else first, BURST_SECONDS) + SETTLE_SECONDS
                   for _, first in bursts)
         return max(self._effort.fewest, min(self._effort.rounds, int(self._effort.seconds / one)))

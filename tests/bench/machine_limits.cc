@@ -7,7 +7,9 @@
 #include <latch>
 #include <random>
 #include <thread>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/onednn_version.h"
 #include "tests/bench/processor_time.h"
 
@@ -62,6 +64,11 @@ class Product {
   dnnl::memory left_, right_, result_, scratch_;
 };
 
+absl::Status NoProduct(core::ElementType type, const dnnl::error& error) {
+  return absl::UnimplementedError(
+      absl::StrCat("oneDNN has no ", core::ElementTypeName(type), " product here: ", error.what()));
+}
+
 }  // namespace
 
 struct LargeMatmul::State {
@@ -69,7 +76,15 @@ struct LargeMatmul::State {
   Product product;
 };
 
-LargeMatmul::LargeMatmul(core::ElementType type) : state_(std::make_unique<State>(type)) {}
+absl::StatusOr<std::unique_ptr<LargeMatmul>> LargeMatmul::Create(core::ElementType type) {
+  try {
+    return std::unique_ptr<LargeMatmul>(new LargeMatmul(std::make_unique<State>(type)));
+  } catch (const dnnl::error& error) {
+    return NoProduct(type, error);
+  }
+}
+
+LargeMatmul::LargeMatmul(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 LargeMatmul::~LargeMatmul() = default;
 
@@ -85,8 +100,14 @@ struct TileMatmuls::Tile {
   Product product;
 };
 
-TileMatmuls::TileMatmuls(core::ElementType type, int workers) {
-  for (int worker = 0; worker < workers; ++worker) tiles_.push_back(std::make_unique<Tile>(type));
+absl::StatusOr<std::unique_ptr<TileMatmuls>> TileMatmuls::Create(core::ElementType type, int workers) {
+  std::unique_ptr<TileMatmuls> matmuls(new TileMatmuls);
+  try {
+    for (int worker = 0; worker < workers; ++worker) matmuls->tiles_.push_back(std::make_unique<Tile>(type));
+  } catch (const dnnl::error& error) {
+    return NoProduct(type, error);
+  }
+  return matmuls;
 }
 
 TileMatmuls::~TileMatmuls() = default;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "core/element_type.h"
 
 namespace attend::bench {
@@ -17,13 +18,15 @@ class LargeMatmul {
   static constexpr int kSize = 2048;
   static constexpr double kOperations = 2.0 * kSize * kSize * kSize;
 
-  explicit LargeMatmul(core::ElementType type);
+  // UNIMPLEMENTED where oneDNN has no such product for this processor: bf16 below AVX-512.
+  static absl::StatusOr<std::unique_ptr<LargeMatmul>> Create(core::ElementType type);
   ~LargeMatmul();
   // On `workers` threads.
   void Run(int workers);
 
  private:
   struct State;
+  explicit LargeMatmul(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 
@@ -31,13 +34,15 @@ class LargeMatmul {
 // caches. Neighbours cannot spoil it by memory traffic, nor a slow thread by making others wait.
 class TileMatmuls {
  public:
-  TileMatmuls(core::ElementType type, int workers);
+  // As above.
+  static absl::StatusOr<std::unique_ptr<TileMatmuls>> Create(core::ElementType type, int workers);
   ~TileMatmuls();
   // Operations per second, all workers together, each by its own clock.
   double Rate();
 
  private:
   struct Tile;
+  TileMatmuls() = default;
   std::vector<std::unique_ptr<Tile>> tiles_;
 };
 

@@ -3,6 +3,7 @@
 import dataclasses
 
 import figures
+from children import ChildError
 from comparison import Contestant
 from shapes import Shape, grid
 
@@ -31,9 +32,18 @@ def peers(bench, shape, work=None):
                        shape.operations() if work is None else work) for name, child in bench.peers.items()]
 
 
+def product_types(bench):
+    """f32, and bf16 where oneDNN has products of it: not below AVX-512."""
+    try:
+        bench.core.ask(f"{matmul(bench, 'bf16').words} warm=0 runs=1")
+    except ChildError:
+        return ("f32",)
+    return ("f32", "bf16")
+
+
 def limits(bench):
     """What the machine can do: the large products, the tile on every worker, the plain read."""
-    for element_type in ("f32", "bf16"):
+    for element_type in product_types(bench):
         yield bench.compare("limits", {"type": element_type}, [matmul(bench, element_type)],
                             f"{element_type} product of 2048 x 2048")
         yield tiles(bench, element_type)
