@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -29,11 +28,17 @@ absl::Status Unusable(absl::string_view option, absl::string_view path, absl::st
   return Bad(option, path, absl::StrCat(problem, reason == nullptr ? "" : absl::StrCat(": ", reason)));
 }
 
+constexpr size_t kMaxFileBytes = size_t{1} << 20;
+
 absl::StatusOr<std::string> ReadFile(absl::string_view option, const std::string& path) {
   if (path.empty()) return std::string();
   std::ifstream file(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(file), {}};
+  std::string content(kMaxFileBytes + 1, '\0');
+  // Of a folder, which can be opened, this is the first that fails; iterators would throw.
+  file.read(content.data(), static_cast<std::streamsize>(content.size()));
   if (!file.is_open() || file.bad()) return Bad(option, path, absl::StrCat("cannot be read: ", std::strerror(errno)));
+  content.resize(static_cast<size_t>(file.gcount()));
+  if (content.size() > kMaxFileBytes) return Bad(option, path, "is too long, must be at most 1 MiB");
   return content;
 }
 

@@ -20,7 +20,7 @@ using ::testing::Not;
 
 class ChannelSecurityTest : public ::testing::Test {
  protected:
-  ~ChannelSecurityTest() override {
+  void TearDown() override {
     for (const std::string& path : written_) std::remove(path.c_str());
   }
 
@@ -42,6 +42,13 @@ class ChannelSecurityTest : public ::testing::Test {
   const testing::SignedCertificate pair_ = authority_.Sign({});
   std::vector<std::string> written_;
 };
+
+TEST_F(ChannelSecurityTest, WhatIsNoFileIsRefused) {
+  const std::string folder = ::testing::TempDir();
+  EXPECT_THAT(Refusal({.tls_ca = folder}), AllOf(HasSubstr("tls_ca"), HasSubstr("cannot be read")));
+  EXPECT_THAT(Refusal({.token_file = folder}), AllOf(HasSubstr("token_file"), HasSubstr("cannot be read")));
+  EXPECT_THAT(Refusal({.token_file = "/dev/zero"}), HasSubstr("at most 1 MiB"));
+}
 
 TEST_F(ChannelSecurityTest, NothingIsNeeded) {
   const auto security = ChannelSecurity::Read({});

@@ -134,7 +134,8 @@ void ConnectionWatch::Abort(Connection& connection) {
   connection.aborted = true;
   ++aborted_;
   const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
-  connect(connection.descriptor, &nobody, sizeof(nobody));
+  static_cast<void>(
+      connect(connection.descriptor, &nobody, sizeof(nobody)));  // one that is gone is no business of ours
 }
 
 int64_t ConnectionWatch::aborted() const {

@@ -386,6 +386,9 @@ def test_certificates_that_are_none(tmp_path):
         attend.connect(ca_file=tmp_path / "text")
     with pytest.raises(FileNotFoundError):
         attend.connect(ca_file=tmp_path / "absent")
+    for option in ("certificate_file", "key_file"):  # gRPC would abort the process
+        with pytest.raises(ValueError, match="certificate_file and key_file belong together"):
+            attend.connect(**{option: tmp_path / "text"})
 
 
 def test_token_without_tls(tensors, recwarn):

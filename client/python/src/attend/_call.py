@@ -76,6 +76,8 @@ class Endpoint:
         self.options: list[tuple[str, Any]] = list(_CHANNEL_OPTIONS)
         self._metadata: list[tuple[str, str]] = []
         self.credentials: grpc.ChannelCredentials | None = None
+        if (certificate_file is None) != (key_file is None):
+            raise ValueError("certificate_file and key_file belong together: one is given without the other")
         if tls or ca_file or certificate_file or key_file or server_name:
             self.credentials = grpc.ssl_channel_credentials(
                 _read_pem("ca_file", ca_file), _read_pem("key_file", key_file),
