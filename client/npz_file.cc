@@ -199,7 +199,7 @@ absl::Status WriteNpz(std::span<const NamedArray> arrays, const PendingFile& fil
     if (!AddEntry(archive.get(), array, headers.back())) return WriteError(archive.get(), file);
   }
   if (zip_close(archive.get()) != 0) return WriteError(archive.get(), file);
-  static_cast<void>(archive.release());  // closed
+  [[maybe_unused]] const zip_t* const closed = archive.release();
   return absl::OkStatus();
 }
 

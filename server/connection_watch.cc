@@ -134,8 +134,7 @@ void ConnectionWatch::Abort(Connection& connection) {
   connection.aborted = true;
   ++aborted_;
   const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
-  static_cast<void>(
-      connect(connection.descriptor, &nobody, sizeof(nobody)));  // one that is gone is no business of ours
+  [[maybe_unused]] const int ignored = connect(connection.descriptor, &nobody, sizeof(nobody));
 }
 
 int64_t ConnectionWatch::aborted() const {
