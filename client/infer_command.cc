@@ -135,7 +135,7 @@ std::vector<std::vector<TensorInFile>> ByFile(const std::vector<Destination>& de
   std::vector<std::vector<TensorInFile>> files;
   for (const Destination& destination : destinations) {
     const auto same = std::find_if(files.begin(), files.end(), [&](const std::vector<TensorInFile>& tensors) {
-      return tensors.front().path.file == destination.written.path.file;
+      return tensors.front().path.Target() == destination.written.path.Target();
     });
     (same == files.end() ? files.emplace_back() : *same).push_back(destination.written);
   }

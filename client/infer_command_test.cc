@@ -289,6 +289,8 @@ TEST_F(InferCommandTest, NamesThatAreNotThereAreOneLine) {
   EXPECT_EQ(Run("infer --query q.npz:other --key q.npz:other --value q.npz:other --output o.npz:x --weights o.npz:x"),
             2);
   EXPECT_THAT(errors_, HasSubstr("o.npz:x is named for two results"));
+  EXPECT_EQ(Run("infer --query q.npz:other --key q.npz:other --value q.npz:other --output o.npy --weights ./o.npy"), 2);
+  EXPECT_THAT(errors_, HasSubstr("o.npy is named for two results"));
   EXPECT_EQ(Run("generate --output g.safetensors --shape 3"), 2);
   EXPECT_THAT(errors_, HasSubstr("g.safetensors:NAME"));
   EXPECT_EQ(server_->calls(), 0) << "the server was asked in vain";

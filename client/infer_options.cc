@@ -126,7 +126,7 @@ absl::Status InferOptions::Validate() const {
   for (const auto& [text, name] : results) {
     const auto path = ParseTensorPath(text, name);
     if (!path.ok()) return path.status();
-    if (!text.empty() && !places.emplace(path->file, path->name).second) {
+    if (!text.empty() && !places.emplace(path->Target(), path->name).second) {
       return UsageError(absl::StrCat(path->Text(), " is named for two results"));
     }
   }

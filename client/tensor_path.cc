@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -68,6 +70,13 @@ absl::StatusOr<TensorPath> ParseTensorPath(const std::string& text, const std::s
   path.name = end == text.size() ? default_name : text.substr(end + 1);
   if (absl::Status status = CheckName(path); !status.ok()) return status;
   return path;
+}
+
+std::string TensorPath::Target() const {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(file, error);
+  const std::filesystem::path target = error ? absolute : std::filesystem::weakly_canonical(absolute, error);
+  return error ? file : target.string();
 }
 
 }  // namespace attend::client

@@ -21,6 +21,8 @@ struct TensorPath {
 
   // "q.npy" or "qkv.npz:query", as messages say it.
   std::string Text() const;
+  // The file itself, however it was named: "./a", "a" and a link to it are one.
+  std::string Target() const;
 };
 
 // Reads "FILE", or "FILE:NAME" where FILE ends in .npz or .safetensors: the first ".npz:" or ".safetensors:" ends the
