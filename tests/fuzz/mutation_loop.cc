@@ -1,10 +1,13 @@
 // Runs a fuzz target on mutated seed inputs: mutation_loop [--seed=N] [--runs=N]. A promise broken aborts the process;
-// the seed printed at the start brings it back.
+// the seed printed at the start brings it back. mutation_loop --write_seeds=FOLDER writes the seed inputs for
+// libFuzzer.
 #include <google/protobuf/stubs/logging.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
@@ -71,12 +74,27 @@ bool ReadFlag(const char* argument, const char* prefix, uint64_t& number) {
   return true;
 }
 
+int WriteSeeds(const std::filesystem::path& folder) {
+  size_t count = 0;
+  for (const std::string& seed : SeedInputs()) {
+    std::ofstream file(folder / ("seed-" + std::to_string(count++)), std::ios::binary);
+    file << seed;
+    file.close();
+    if (!file) BrokenPromise("no seed can be written to " + folder.string());
+  }
+  return 0;
+}
+
 int Run(int argc, char** argv) {
+  constexpr char kWriteSeeds[] = "--write_seeds=";
+  if (argc == 2 && std::strncmp(argv[1], kWriteSeeds, std::strlen(kWriteSeeds)) == 0) {
+    return WriteSeeds(argv[1] + std::strlen(kWriteSeeds));
+  }
   uint64_t seed = std::random_device()();
   uint64_t runs = 200'000;
   for (int i = 1; i < argc; ++i) {
     if (ReadFlag(argv[i], "--seed=", seed) || ReadFlag(argv[i], "--runs=", runs)) continue;
-    std::fprintf(stderr, "usage: %s [--seed=N] [--runs=N]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s [--seed=N] [--runs=N] | --write_seeds=FOLDER\n", argv[0]);
     return 2;
   }
   std::printf("--seed=%llu --runs=%llu\n", static_cast<unsigned long long>(seed),
