@@ -58,6 +58,14 @@ absl::StatusOr<Response> ParseSmall(const CallOutcome& outcome) {
   return response;
 }
 
+// TLS 1.3 has no other way to refuse a client's certificate, and a server of TLS none to tell a client without it.
+std::string ClosingCause(const SecurityOptions& security) {
+  const char* const wants = !security.tls()             ? "TLS (tls_ca)"
+                            : security.tls_cert.empty() ? "a certificate of the client (tls_cert)"
+                                                        : "a certificate of another authority (tls_cert)";
+  return absl::StrCat("the server may want ", wants, ", or have all the connections that it takes");
+}
+
 absl::Status CheckOptions(const CallOptions& options) {
   if (options.timeout > absl::ZeroDuration()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -89,12 +97,13 @@ class Client::Channel {
  public:
   using Done = std::function<void(CallOutcome)>;
 
-  Channel(std::string target, std::unique_ptr<Stub> stub)
+  Channel(const ClientOptions& options, std::unique_ptr<Stub> stub)
       : environment_(
             new CallEnvironment{.stub = std::move(stub),
                                 .timers = &Timers::Grpc(),
                                 .policy = RetryPolicy([jitter = std::make_shared<Jitter>()] { return (*jitter)(); }),
-                                .target = std::move(target)}),
+                                .target = options.target,
+                                .closing_cause = ClosingCause(options.security)}),
         lent_(environment_.get(), [returned = returned_](const CallEnvironment*) { returned->set_value(); }) {}
 
   ~Channel() {
@@ -167,7 +176,7 @@ Client::~Client() = default;
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(const ClientOptions& options) {
   absl::StatusOr<std::unique_ptr<ChannelStub>> stub = ChannelStub::Create(options);
   if (!stub.ok()) return stub.status();
-  return std::unique_ptr<Client>(new Client(std::make_unique<Channel>(options.target, *std::move(stub))));
+  return std::unique_ptr<Client>(new Client(std::make_unique<Channel>(options, *std::move(stub))));
 }
 
 absl::StatusOr<AttendResult> Client::Attend(const AttendRequest& request, const CallOptions& call) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/testing/certificate_authority.h"
 
 namespace attend::client {
@@ -86,6 +89,34 @@ TEST_F(ChannelSecurityTest, SaysWhatIsNotWhatItMustBe) {
   EXPECT_THAT(Refusal({.tls_cert = cert, .tls_key = File(authority_.Sign({}).key)}),
               AllOf(HasSubstr("tls_key"), HasSubstr("of tls_cert")));
   EXPECT_THAT(Refusal({.tls_cert = cert}), HasSubstr("tls_cert and tls_key must be set together"));
+}
+
+TEST_F(ChannelSecurityTest, AuthoritiesAreCertificatesAllOfThem) {
+  const std::string list = "-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n";
+  EXPECT_THAT(Refusal({.tls_ca = File(list)}), HasSubstr("has no certificates"));
+  EXPECT_THAT(Refusal({.tls_ca = File("")}), HasSubstr("has no certificates"));
+  const std::string broken = absl::StrReplaceAll(list, {{"X509 CRL", "CERTIFICATE"}});
+  EXPECT_THAT(Refusal({.tls_ca = File(authority_.certificate() + broken)}),
+              HasSubstr("has a certificate that is broken"));
+  const auto security = ChannelSecurity::Read({.tls_ca = File(list + "words\n" + authority_.certificate())});
+  EXPECT_TRUE(security.ok()) << security.status();
+}
+
+TEST_F(ChannelSecurityTest, APipeIsReadAndOneWithoutAWriterIsEmpty) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], "the-token\n", 10), 10);
+  close(ends[1]);
+  const auto security = ChannelSecurity::Read({.token_file = absl::StrCat("/dev/fd/", ends[0])});
+  ASSERT_TRUE(security.ok()) << security.status();
+  EXPECT_EQ(security->token, "the-token");
+  close(ends[0]);
+  const std::string fifo = File("");
+  std::remove(fifo.c_str());
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THAT(Refusal({.token_file = fifo}), HasSubstr("must hold one token"));
+  EXPECT_THAT(Refusal({.tls_ca = fifo}), HasSubstr("has no certificates"));
+  EXPECT_THAT(Refusal({.tls_cert = fifo, .tls_key = fifo}), HasSubstr("has no certificate that can be used"));
 }
 
 TEST_F(ChannelSecurityTest, ATokenFileHoldsOneToken) {

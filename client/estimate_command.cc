@@ -11,10 +11,20 @@
 namespace attend::client {
 namespace {
 
-absl::StatusOr<v1::GetServerInfoResponse> AskServer(const Connection& connection) {
+// Asks the server what it is, if there is one. Certificates, addresses and tokens that are no good are errors as they
+// are for every command.
+absl::Status AskServer(const Connection& connection, Estimate& estimate) {
   const auto client = connection.Connect();
   if (!client.ok()) return client.status();
-  return (*client)->GetServerInfo(connection.Call(kProbeTimeout));
+  auto about = (*client)->GetServerInfo(connection.Call(kProbeTimeout));
+  if (absl::IsUnavailable(about.status()) || absl::IsDeadlineExceeded(about.status())) {
+    estimate.no_server = std::string(about.status().message());
+    return absl::OkStatus();
+  }
+  if (!about.ok()) return about.status();
+  estimate.setup = {.compute_threads = about->compute_threads(), .instruction_set = about->instruction_set()};
+  estimate.server = {.address = connection.address, .about = *std::move(about)};
+  return absl::OkStatus();
 }
 
 absl::Status RunEstimate(const EstimateOptions& options, const Connection& connection) {
@@ -24,13 +34,7 @@ absl::Status RunEstimate(const EstimateOptions& options, const Connection& conne
   const auto cost = CostOf(estimate.problem);
   if (!cost.ok()) return cost.status();
   estimate.cost = *cost;
-  auto about = AskServer(connection);
-  if (about.ok()) {
-    estimate.setup = {.compute_threads = about->compute_threads(), .instruction_set = about->instruction_set()};
-    estimate.server = {.address = connection.address, .about = *std::move(about)};
-  } else {
-    estimate.no_server = std::string(about.status().message());
-  }
+  if (absl::Status status = AskServer(connection, estimate); !status.ok()) return status;
   if (options.compute_threads) estimate.setup.compute_threads = *options.compute_threads;
   if (options.instruction_set) estimate.setup.instruction_set = *options.instruction_set;
   estimate.working = PredictWorkingMemory(estimate.problem, estimate.cost, estimate.setup);

@@ -134,6 +134,45 @@ TEST(EstimateCommand, SetupsOfOneselfs) {
   EXPECT_LT(working("--compute_threads 1"), working("--compute_threads 2"));
 }
 
+TEST(EstimateCommand, NoServerIsOneThingABadConnectionAnother) {
+  FakeServer refusing([](const FakeCall&) { return FailWith(grpc::StatusCode::UNAUTHENTICATED, "a token is needed"); });
+  struct Case {
+    std::string address;
+    std::string line;
+    int exit_code;
+    const char* message;
+  };
+  for (const Case& bad :
+       {Case{kNoServer, "--tls_ca /nowhere", 1, "tls_ca /nowhere cannot be read"},
+        Case{kNoServer, "--tls_cert /nowhere", 2, "--tls_cert and --tls_key must be given together"},
+        Case{kNoServer, "--token_file /nowhere", 1, "token_file /nowhere cannot be read"},
+        Case{"ipv4:localhost:1", "", 1, "is no address"}, Case{refusing.address(), "", 1, "a token is needed"}}) {
+    const CommandLineRun run = RunEstimate(bad.address, "--length 8 " + bad.line);
+    EXPECT_EQ(run.exit_code, bad.exit_code) << bad.address << " " << bad.line;
+    EXPECT_THAT(run.errors, HasSubstr(bad.message)) << bad.line;
+    EXPECT_EQ(run.output, "") << bad.line;
+  }
+}
+
+TEST(EstimateCommand, SaysWhatWasAskedFor) {
+  EXPECT_THAT(RunEstimate(kNoServer, "--length 1 --heads 1").output, HasSubstr("1 head, 1 query x 1 key, dim 64"));
+  EXPECT_THAT(RunEstimate(kNoServer, "--length 8 --output_type f16").errors, HasSubstr("is f16, must be f32\n"));
+  EXPECT_THAT(RunEstimate(kNoServer, "--length 8 --element_type bf16 --output_type f16").errors,
+              HasSubstr("is f16, must be bf16 or f32\n"));
+  const CommandLineRun run = RunEstimate(kNoServer, "--length 1000000000000 --head_dim 1 --heads 1");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.errors,
+              HasSubstr("attend: the N x N matrix of [1, 1, 1000000000000, 1000000000000] f32 has too many"));
+  const nlohmann::json problem = Json(kNoServer,
+                                      "--length 8 --layout bnhd --element_type bf16 --output_type f32 "
+                                      "--compute_type bf16 --window_left 3")["problem"];
+  EXPECT_EQ(problem["layout"], "bnhd");
+  EXPECT_EQ(problem["compute_type"], "bf16");
+  EXPECT_EQ(problem["output_type"], "f32");
+  EXPECT_EQ(problem["window_left"], 3);
+  EXPECT_EQ(problem["window_right"], -1);
+}
+
 TEST(EstimateCommand, BadCommandLinesAndShapes) {
   for (const char* line :
        {"", "--length 0", "--length -1", "--length 99999999999999999999", "--length 8 --heads 6 --kv_heads 4",

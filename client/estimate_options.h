@@ -10,24 +10,13 @@
 #include "attend/v1/attention.pb.h"
 #include "client/cli11_names.h"
 #include "client/problem_cost.h"
+#include "client/shape_options.h"
 
 namespace attend::client {
 
-struct EstimateOptions {
-  // The problem.
-  int64_t length = 0;                   // of the keys, and of the queries unless query_length is given
-  std::optional<int64_t> query_length;  // as length
-  int64_t batch = 1;
-  int64_t heads = 8;
-  std::optional<int64_t> kv_heads;  // as heads
-  int64_t head_dim = 64;
-  std::optional<int64_t> value_dim;  // as head_dim
-  v1::DataType element_type = v1::DATA_TYPE_FLOAT32;
+struct EstimateOptions : ShapeOptions {
+  int64_t length = 0;  // of the keys, and of the queries unless query_length is given
   v1::Layout layout = v1::LAYOUT_BHND;
-  v1::CausalAlignment causal = v1::CAUSAL_ALIGNMENT_NONE;
-  int64_t window_left = -1;
-  int64_t window_right = -1;
-  v1::ComputeType compute_type = v1::COMPUTE_TYPE_UNSPECIFIED;
 
   // Results.
   v1::DataType output_type = v1::DATA_TYPE_UNSPECIFIED;

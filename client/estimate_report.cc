@@ -49,12 +49,17 @@ std::string CausalName(v1::CausalAlignment causal) {
   return causal == v1::CAUSAL_ALIGNMENT_BOTTOM_RIGHT ? "bottom_right" : "none";
 }
 
+std::string Counted(int64_t count, absl::string_view one, absl::string_view many) {
+  return absl::StrCat(count, " ", count == 1 ? one : many);
+}
+
 std::string ProblemText(const PlannedProblem& problem) {
   const AxisLengths& axes = problem.axes;
   std::string text = axes.batch == 1 ? "" : absl::StrCat("batch ", axes.batch, ", ");
-  absl::StrAppend(&text, axes.query_heads, axes.query_heads == 1 ? " head" : " heads");
+  absl::StrAppend(&text, Counted(axes.query_heads, "head", "heads"));
   if (axes.kv_heads != axes.query_heads) absl::StrAppend(&text, " on ", axes.kv_heads);
-  absl::StrAppend(&text, ", ", axes.query_length, " queries x ", axes.key_length, " keys, dim ", axes.head_dim);
+  absl::StrAppend(&text, ", ", Counted(axes.query_length, "query", "queries"), " x ",
+                  Counted(axes.key_length, "key", "keys"), ", dim ", axes.head_dim);
   if (axes.value_dim != axes.head_dim) absl::StrAppend(&text, " and ", axes.value_dim);
   absl::StrAppend(&text, ", ", DataTypeName(problem.element_type));
   if (CausalName(problem.causal) != "none") absl::StrAppend(&text, ", causal ", CausalName(problem.causal));
@@ -144,9 +149,12 @@ nlohmann::ordered_json ProblemJson(const PlannedProblem& problem) {
           {"head_dim", axes.head_dim},
           {"value_dim", axes.value_dim},
           {"element_type", std::string(DataTypeName(problem.element_type))},
+          {"layout", problem.layout == v1::LAYOUT_BNHD ? "bnhd" : "bhnd"},
           {"causal", CausalName(problem.causal)},
           {"window_left", problem.window_left},
-          {"window_right", problem.window_right}};
+          {"window_right", problem.window_right},
+          {"compute_type", problem.compute_type == v1::COMPUTE_TYPE_BF16 ? "bf16" : "as the inputs"},
+          {"output_type", std::string(DataTypeName(problem.OutputType()))}};
 }
 
 nlohmann::ordered_json ServerJson(const Estimate& estimate) {

@@ -1,7 +1,6 @@
 #include "client/length_mix.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -11,17 +10,24 @@
 namespace attend::client {
 namespace {
 
+// Beyond them a length would never have its turn.
+constexpr double kLeastShare = 1e-6;
+constexpr double kMostShare = 1e6;
+
 absl::StatusOr<MixedLength> ParsePart(absl::string_view part) {
   const std::vector<absl::string_view> words = absl::StrSplit(part, ':');
   MixedLength mixed;
-  if (words.size() != 2 || !absl::SimpleAtoi(words[0], &mixed.length) || !absl::SimpleAtod(words[1], &mixed.share)) {
+  // The numbers' own readers would skip spaces.
+  if (words.size() != 2 || part.find_first_of(" \t") != part.npos || !absl::SimpleAtoi(words[0], &mixed.length) ||
+      !absl::SimpleAtod(words[1], &mixed.share)) {
     return absl::InvalidArgumentError(absl::StrCat("'", part, "' is not LENGTH:SHARE, such as 128:0.9"));
   }
   if (mixed.length < 1) {
     return absl::InvalidArgumentError(absl::StrCat("the length in '", part, "' must be at least 1"));
   }
-  if (!(mixed.share > 0) || std::isinf(mixed.share)) {
-    return absl::InvalidArgumentError(absl::StrCat("the share in '", part, "' must be more than 0"));
+  if (!(mixed.share >= kLeastShare) || mixed.share > kMostShare) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the share in '", part, "' must be in [", kLeastShare, ", ", kMostShare, "]"));
   }
   return mixed;
 }

@@ -28,13 +28,14 @@ TEST(ParseLengthMix, SharesAreRelative) {
 
 TEST(ParseLengthMix, Refusals) {
   EXPECT_THAT(Refusal(""), HasSubstr("'' is not LENGTH:SHARE"));
-  for (const char* part : {"128", "128:", ":1", "128:1:2", "x:1", "128:y", "99999999999999999999:1", "1.5:1"}) {
+  for (const char* part : {"128", "128:", ":1", "128:1:2", "x:1", "128:y", "99999999999999999999:1", "1.5:1", " 9:1",
+                           "9 :1", "9: 1", "9:1 "}) {
     EXPECT_THAT(Refusal(std::string("8:1,") + part), HasSubstr(std::string("'") + part + "' is not LENGTH:SHARE"));
   }
   EXPECT_THAT(Refusal("8:1,16:1,"), HasSubstr("'' is not"));
   EXPECT_EQ(Refusal("0:1,8:1"), "the length in '0:1' must be at least 1");
-  for (const char* share : {"0", "-1", "nan", "inf"}) {
-    EXPECT_THAT(Refusal(std::string("8:1,9:") + share), HasSubstr("must be more than 0")) << share;
+  for (const char* share : {"0", "-1", "nan", "inf", "1e308", "1e-7"}) {
+    EXPECT_THAT(Refusal(std::string("8:1,9:") + share), HasSubstr("must be in [1e-06, 1e+06]")) << share;
   }
   EXPECT_EQ(Refusal("8:1,9:1,8:2"), "length 8 is named twice");
   EXPECT_EQ(Refusal("8:1"), "'8:1' has one length, must have two");

@@ -57,21 +57,8 @@ void AddProblem(CLI::App& command, LoadOptions& options) {
   AddListOption(command, "--lengths", options.lengths, "Sequence lengths to try, such as 128,256,512,1024,2048",
                 int64_t{1});
   AddMix(command, options);
-  AddNumberOption(command, "--query_length", options.query_length, 1,
-                  "Length of the queries where it is not that of the keys: 1 is decoding");
-  AddNumberOption(command, "--batch", options.batch, 1, "Batch elements in a call")->capture_default_str();
-  AddNumberOption(command, "--heads", options.heads, 1, "Query heads")->capture_default_str();
-  AddNumberOption(command, "--kv_heads", options.kv_heads, 1, "Heads of keys and values. Default: as --heads");
-  AddNumberOption(command, "--head_dim", options.head_dim, 1, "Dimension of queries and keys")->capture_default_str();
-  AddNumberOption(command, "--value_dim", options.value_dim, 1, "Dimension of values. Default: as --head_dim");
-  AddChoiceOption(command, "--element_type", options.element_type, FloatTypeChoices(),
-                  "Type of query, key and value. Default: f32");
-  AddChoiceOption(command, "--causal", options.causal, CausalChoices(), "Causal mask. Default: none");
-  AddNumberOption(command, "--window_left", options.window_left, -1, "Keys seen before a query's position; -1: all");
-  AddNumberOption(command, "--window_right", options.window_right, -1, "Keys seen after a query's position; -1: all");
+  AddShapeOptions(command, options);
   command.add_option("--softcap", options.softcap, "c > 0: scores become c * tanh(scores / c)")->type_name("C");
-  AddChoiceOption(command, "--compute_type", options.compute_type, {{"bf16", v1::COMPUTE_TYPE_BF16}},
-                  "Type of the matrix products. Default: as the inputs");
   command.add_flag("--weights", options.weights, "Ask for the attention weights as well");
   AddNumberOption(command, "--seed", options.seed, 0, "The same seed gives the same inputs: normal random numbers")
       ->capture_default_str();
@@ -122,9 +109,7 @@ std::string Counted(int64_t count, const std::string& noun) {
 
 absl::Status LoadOptions::Validate() const {
   if (lengths.empty()) return UsageError("--lengths or --mix is required");
-  if (heads % KvHeads() != 0) {
-    return UsageError(absl::StrCat("--kv_heads is ", KvHeads(), ", must be a divisor of --heads, ", heads));
-  }
+  if (absl::Status status = ValidateShape(); !status.ok()) return status;
   std::set<std::string> paths;
   for (const std::string& path : {json, csv, chart}) {
     if (!path.empty() && !paths.insert(path).second) {

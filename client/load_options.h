@@ -9,28 +9,16 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "attend/v1/attention.pb.h"
 #include "client/cli11_names.h"
 #include "client/length_mix.h"
+#include "client/shape_options.h"
 
 namespace attend::client {
 
-struct LoadOptions {
-  // The problem, but for its length.
-  std::vector<int64_t> lengths;         // of the keys, and of the queries unless query_length is given
-  std::vector<MixedLength> mix;         // in one load, after each alone; `lengths` are those of the mix
-  std::optional<int64_t> query_length;  // for all lengths
-  int64_t batch = 1;
-  int64_t heads = 8;
-  std::optional<int64_t> kv_heads;  // as heads
-  int64_t head_dim = 64;
-  std::optional<int64_t> value_dim;  // as head_dim
-  v1::DataType element_type = v1::DATA_TYPE_FLOAT32;
-  v1::CausalAlignment causal = v1::CAUSAL_ALIGNMENT_UNSPECIFIED;
-  std::optional<int64_t> window_left;  // keys before a query's position that it sees; -1, and absent: all
-  std::optional<int64_t> window_right;
+struct LoadOptions : ShapeOptions {
+  std::vector<int64_t> lengths;  // of the keys, and of the queries unless query_length is given
+  std::vector<MixedLength> mix;  // in one load, after each alone; `lengths` are those of the mix
   float softcap = 0;
-  v1::ComputeType compute_type = v1::COMPUTE_TYPE_UNSPECIFIED;
   bool weights = false;
   uint64_t seed = 1;
 
@@ -54,9 +42,6 @@ struct LoadOptions {
   // .png.
   absl::Status Validate() const;
 
-  int64_t KvHeads() const { return kv_heads.value_or(heads); }
-  int64_t ValueDim() const { return value_dim.value_or(head_dim); }
-  int64_t QueryLength(int64_t length) const { return query_length.value_or(length); }
   // Calls in flight: all the time in a closed loop, at most in an open one.
   int InFlight() const { return rate ? max_in_flight : concurrency.value_or(1); }
 

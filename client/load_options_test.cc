@@ -76,7 +76,7 @@ TEST(LoadOptions, AMixNamesItsLengths) {
 TEST(LoadOptions, Refusals) {
   EXPECT_THAT(Refusal(""), HasSubstr("--lengths or --mix is required"));
   EXPECT_THAT(Refusal("--mix 128:0.9"), HasSubstr("'128:0.9' has one length"));
-  EXPECT_THAT(Refusal("--mix 128:0.9,8:0"), HasSubstr("the share in '8:0' must be more than 0"));
+  EXPECT_THAT(Refusal("--mix 128:0.9,8:0"), HasSubstr("the share in '8:0' must be in [1e-06, 1e+06]"));
   EXPECT_THAT(Refusal("--mix 8:1,9:1 --lengths 8"), HasSubstr("--lengths excludes --mix"));
   EXPECT_THAT(Refusal("--lengths 0"), HasSubstr("at least 1"));
   EXPECT_THAT(Refusal("--lengths 128,x"), HasSubstr("'x'"));

@@ -44,10 +44,6 @@ absl::Status Measure(absl::string_view name, std::initializer_list<int64_t> shap
   return absl::OkStatus();
 }
 
-v1::DataType OutputType(const PlannedProblem& problem) {
-  return problem.output_type == v1::DATA_TYPE_UNSPECIFIED ? problem.element_type : problem.output_type;
-}
-
 // Where the keys that a query sees begin and end, relative to the query's number; beyond any key where nothing bounds
 // them.
 struct Reach {
@@ -107,9 +103,11 @@ absl::StatusOr<TensorSizes> Sizes(const PlannedProblem& problem) {
       Measure("query", {a.batch, a.query_heads, a.query_length, a.head_dim}, type, sizes.query),
       Measure("key", {a.batch, a.kv_heads, a.key_length, a.head_dim}, type, sizes.key),
       Measure("value", {a.batch, a.kv_heads, a.key_length, a.value_dim}, type, sizes.value),
-      Measure("output", {a.batch, a.query_heads, a.query_length, a.value_dim}, OutputType(problem), sizes.output),
+      Measure("output", {a.batch, a.query_heads, a.query_length, a.value_dim}, problem.OutputType(), sizes.output),
+      // Before the weights, which are no larger and perhaps not asked for.
+      Measure("the N x N matrix", {a.batch, a.query_heads, a.query_length, a.key_length}, v1::DATA_TYPE_FLOAT32,
+              sizes.scores),
       Measure("weights", {a.batch, weight_heads, a.query_length, a.key_length}, v1::DATA_TYPE_FLOAT32, sizes.weights),
-      Measure("scores", {a.batch, a.query_heads, a.query_length, a.key_length}, v1::DATA_TYPE_FLOAT32, sizes.scores),
       Measure("logsumexp", {a.batch, a.query_heads, a.query_length}, v1::DATA_TYPE_FLOAT32, sizes.logsumexp)};
   for (const absl::Status& status : measured) {
     if (!status.ok()) return status;

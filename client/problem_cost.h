@@ -27,6 +27,8 @@ struct PlannedProblem {
   bool average_weights = false;
   v1::ScoreStage scores = v1::SCORE_STAGE_NONE;
   bool logsumexp = false;
+
+  v1::DataType OutputType() const { return output_type == v1::DATA_TYPE_UNSPECIFIED ? element_type : output_type; }
 };
 
 // Bytes of the tensors, each 0 if there is none.

@@ -163,7 +163,7 @@ TEST(ProblemCost, ShapesThatOverflow) {
   EXPECT_THAT(refusal(Square(INT64_MAX, INT64_MAX, INT64_MAX)), HasSubstr("query of "));
   // Inputs fit, the matrix does not.
   EXPECT_THAT(refusal(Square(int64_t{1} << 32, 1, 64)),
-              HasSubstr("weights of [1, 1, 4294967296, 4294967296] f32 has too many bytes"));
+              HasSubstr("the N x N matrix of [1, 1, 4294967296, 4294967296] f32 has too many bytes"));
   // The matrix fits, its products do not.
   EXPECT_THAT(refusal(Square(int64_t{1} << 29, 4, 64)),
               AllOf(HasSubstr("[1, 4, 536870912, 536870912, 64, 64]"), HasSubstr("has too many multiply-adds")));

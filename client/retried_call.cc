@@ -46,6 +46,11 @@ bool IsHandshake(absl::string_view reason) {
          absl::StrContains(lower, "peer name");
 }
 
+// Whether the connection was made, and ended before anything was said.
+bool IsClosed(absl::string_view reason) {
+  return absl::StrContains(reason, "Socket closed") || absl::StrContains(reason, "Connection reset");
+}
+
 }  // namespace
 
 RetriedCall::RetriedCall(std::shared_ptr<const CallEnvironment> environment, CallAttempt attempt,
@@ -103,7 +108,10 @@ absl::Status RetriedCall::FinalStatus(const AttemptOutcome& outcome) const {
   const std::string& target = environment_->target;
   const Connectivity connectivity = environment_->stub->connectivity();
   if (absl::IsUnavailable(last) && connectivity == Connectivity::kUnreachable) {
-    const std::string reason = ConnectionReason(last.message());
+    std::string reason = ConnectionReason(last.message());
+    if (IsClosed(reason) && !environment_->closing_cause.empty()) {
+      absl::StrAppend(&reason, ": ", environment_->closing_cause);
+    }
     return absl::UnavailableError(
         absl::StrCat(IsHandshake(reason) ? "no TLS with " : "no server at ", target, ": ", reason));
   }

@@ -23,6 +23,8 @@ struct CallEnvironment {
   Timers* timers;  // outlives the calls
   RetryPolicy policy;
   std::string target;  // for messages
+  // Likewise: why a server may close connections that it has just accepted, as far as the client's options tell.
+  std::string closing_cause = {};
 };
 
 // How a call ended. `last.status` is final: see Client for its codes.

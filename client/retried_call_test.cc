@@ -1,4 +1,5 @@
 #include "client/retried_call.h"
+#include "absl/strings/str_cat.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -182,6 +183,20 @@ TEST_F(RetriedCallTest, FailFastGivesUpWhereNoServerIsAndSaysWhy) {
     Fail(absl::UnavailableError(message));
     ASSERT_TRUE(outcome_.has_value());
     EXPECT_EQ(outcome_->last.status, absl::UnavailableError(std::string("no server at host:1: ") + reason));
+  }
+}
+
+TEST_F(RetriedCallTest, SaysWhyAServerMayCloseConnections) {
+  environment_->closing_cause = "the server may want TLS";
+  stub().set_connectivity(Connectivity::kUnreachable);
+  for (const char* reason : {"Socket closed", "recvmsg:Connection reset by peer", "Connection refused"}) {
+    outcome_.reset();
+    StartCall({.timeout = absl::Seconds(10), .fail_fast = true});
+    Fail(absl::UnavailableError(reason));
+    ASSERT_TRUE(outcome_.has_value());
+    const bool closed = reason != std::string("Connection refused");
+    EXPECT_EQ(outcome_->last.status.message(),
+              absl::StrCat("no server at host:1: ", reason, closed ? ": the server may want TLS" : ""));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/array.h"
@@ -37,6 +38,10 @@ absl::Status CheckName(const TensorPath& path) {
   }
   if (!IsUtf8(path.name)) {
     return UsageError(absl::StrCat("the tensor's name '", Excerpt(path.name), "' is not UTF-8"));
+  }
+  if (path.format == FileFormat::kNpz && std::any_of(path.name.begin(), path.name.end(), &absl::ascii_iscntrl)) {
+    return UsageError(absl::StrCat("the tensor's name '", Excerpt(path.name),
+                                   "' has control characters, which no npz file can hold"));
   }
   if (path.format == FileFormat::kNpz && path.name.size() > kMaxNpzNameBytes) {
     return UsageError(absl::StrCat("the tensor's name has ", path.name.size(), " bytes, must have at most ",

@@ -27,7 +27,8 @@ struct TensorPath {
 
 // Reads "FILE", or "FILE:NAME" where FILE ends in .npz or .safetensors: the first ".npz:" or ".safetensors:" ends the
 // file's name. Every other text is an npy file, colons or not. Where no name is said, it is `default_name`. A
-// UsageError for a name that is empty, not UTF-8, or that of a safetensors file's metadata.
+// UsageError for a name that is empty, not UTF-8, or cannot be in such a file: control characters in npz, the
+// metadata's name in safetensors.
 absl::StatusOr<TensorPath> ParseTensorPath(const std::string& text, const std::string& default_name);
 
 }  // namespace attend::client

@@ -52,6 +52,11 @@ TEST(TensorPath, NamesThatCannotBe) {
   EXPECT_THAT(ParseTensorPath("x.npz:", "query").status().message(), HasSubstr("say x.npz:NAME"));
   EXPECT_THAT(ParseTensorPath("x.npz", "").status().message(), HasSubstr("say x.npz:NAME"));
   EXPECT_THAT(ParseTensorPath("x.npz:\xff", "query").status().message(), HasSubstr("'\\xff' is not UTF-8"));
+  for (const char* name : {"a\nb", "\x1b[31m", "tab\t", "\x7f"}) {
+    EXPECT_THAT(ParseTensorPath(std::string("x.npz:") + name, "query").status().message(),
+                HasSubstr("has control characters, which no npz file can hold"));
+    EXPECT_TRUE(ParseTensorPath(std::string("x.safetensors:") + name, "query").ok()) << "JSON escapes them";
+  }
   EXPECT_TRUE(ParseTensorPath("x.npz:" + std::string(65531, 'n'), "query").ok());
   EXPECT_THAT(ParseTensorPath("x.npz:" + std::string(65532, 'n'), "query").status().message(),
               HasSubstr("has 65532 bytes, must have at most 65531"));

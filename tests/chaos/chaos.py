@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 
-from service_process import Checks, ServiceProcess, attend, start_attend
+from service_process import Checks, ServiceProcess, attend, minutes, start_attend
 
 QUIET_SECONDS = 20
 # Little of everything, so that limits are reached.
@@ -154,7 +154,7 @@ class Chaos:
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
-    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--minutes", type=minutes, default=5)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     print(f"chaos: {arguments.minutes:g} minutes or each kind once, seed {arguments.seed}", flush=True)

@@ -1,6 +1,8 @@
 """attend-server as a process that is watched from outside: what scripts/soak and scripts/chaos share."""
 
+import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -17,6 +19,17 @@ START_SECONDS = 60
 # Of a server that nothing is asked of any more, exactly 0.
 LEFT_OVER = ("attend_in_flight_requests", "attend_queued_requests", "attend_memory_reserved_bytes",
              "attend_receiving_bytes")
+
+
+def minutes(text):
+    """An option's value: 0 to a week."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= 10080:
+        raise argparse.ArgumentTypeError(f"is '{text}', must be a number from 0 to 10080")
+    return number
 
 
 class ServiceProcess:

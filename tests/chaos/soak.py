@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 
-from service_process import ROOT, Checks, ServiceProcess, attend, start_attend
+from service_process import ROOT, Checks, ServiceProcess, attend, minutes, start_attend
 
 SAMPLE_SECONDS = 0.5
 QUIET_SECONDS = 10
@@ -166,7 +166,7 @@ def check_flat(checks, rests, name, slack, unit=1, text=""):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
-    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--minutes", type=minutes, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "soak")
     arguments = parser.parse_args()

@@ -74,8 +74,7 @@ std::string WrongAnswer(absl::string_view answer) {
 }  // namespace
 
 std::vector<std::string> SeedInputs() {
-  return {"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
-          "HEAD /readyz HTTP/1.0\r\nRange: bytes=0-1,2-\r\n\r\n",
+  return {"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "HEAD /readyz HTTP/1.0\r\nRange: bytes=0-1,2-\r\n\r\n",
           "GET /metrics?x=%41&y=1#z HTTP/1.1\r\nAccept-Encoding: gzip\r\nConnection: keep-alive\r\n\r\n",
           "POST /livez HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
           "PUT /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"};
