@@ -160,12 +160,6 @@ def parse(arguments):
     return options
 
 
-def wanted_sections(options):
-    if options.only:
-        return options.only
-    return [name for name in sections.SECTIONS if not options.quick or name not in sections.NOT_QUICK]
-
-
 def write(options, machine, records, rows):
     """The JSON, and what gnuplot draws of it. The paths of all."""
     table = [{**dataclasses.asdict(row), "verdict": row.verdict()} for row in rows]
@@ -197,7 +191,7 @@ def document(page, text):
 
 def measure(bench, options):
     records = []
-    for name in wanted_sections(options):
+    for name in (options.only or sections.SECTIONS):
         records += sections.SECTIONS[name](bench)
     return records
 

@@ -235,6 +235,3 @@ SECTIONS = {
     "service": service,
     "parts": parts,
 }
-
-# What --quick leaves out: decoding has no path of its own yet, and is far from its goal.
-NOT_QUICK = ("decode",)
