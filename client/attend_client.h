@@ -54,8 +54,8 @@ struct SecurityOptions {
 
 struct ClientOptions {
   // Any gRPC target: "host:port", "unix:/path", "ipv4:127.0.0.1:8001,127.0.0.1:9001" for two servers,
-  // "dns:///name:port". Calls go round-robin over all addresses that answer. HTTP proxies of the environment are not
-  // used.
+  // "dns:///name:port". With TLS, several servers need security.tls_server_name. Calls go round-robin over all
+  // addresses that answer. HTTP proxies of the environment are not used.
   std::string target = kDefaultTarget;
   SecurityOptions security = {};
 };

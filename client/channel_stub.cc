@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/channel_security.h"
 
@@ -63,9 +64,16 @@ grpc::ChannelArguments Arguments(const SecurityOptions& security) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ChannelStub>> ChannelStub::Create(const ClientOptions& options) {
+  const std::string& target = options.target;
+  // gRPC would look for the whole list in each certificate.
+  if (options.security.tls() && options.security.tls_server_name.empty() && absl::StrContains(target, ',')) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", target,
+                     "' names several servers: with TLS, tls_server_name must be set, the name that their "
+                     "certificates have in common"));
+  }
   const absl::StatusOr<ChannelSecurity> security = ChannelSecurity::Read(options.security);
   if (!security.ok()) return security.status();
-  const std::string& target = options.target;
   const std::shared_ptr<grpc::Channel> channel =
       target.empty() ? nullptr : grpc::CreateCustomChannel(target, security->credentials, Arguments(options.security));
   // gRPC reports a target that it cannot parse by a channel whose calls all fail; a sound one starts idle.

@@ -146,7 +146,10 @@ TEST(EstimateCommand, NoServerIsOneThingABadConnectionAnother) {
        {Case{kNoServer, "--tls_ca /nowhere", 1, "tls_ca /nowhere cannot be read"},
         Case{kNoServer, "--tls_cert /nowhere", 2, "--tls_cert and --tls_key must be given together"},
         Case{kNoServer, "--token_file /nowhere", 1, "token_file /nowhere cannot be read"},
-        Case{"ipv4:localhost:1", "", 1, "is no address"}, Case{refusing.address(), "", 1, "a token is needed"}}) {
+        Case{"ipv4:localhost:1", "", 1, "is no address"},
+        Case{"ipv4:127.0.0.1:1,127.0.0.1:2", "--tls_server_name x --tls_ca /nowhere", 1, "tls_ca /nowhere"},
+        Case{"ipv4:127.0.0.1:1,127.0.0.1:2", "--tls_ca /nowhere", 1, "tls_server_name must be set"},
+        Case{refusing.address(), "", 1, "a token is needed"}}) {
     const CommandLineRun run = RunEstimate(bad.address, "--length 8 " + bad.line);
     EXPECT_EQ(run.exit_code, bad.exit_code) << bad.address << " " << bad.line;
     EXPECT_THAT(run.errors, HasSubstr(bad.message)) << bad.line;

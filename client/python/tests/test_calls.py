@@ -1,6 +1,7 @@
 """Retries, deadlines, errors of the server, addresses, TLS and tokens."""
 
 import concurrent.futures
+import os
 import pickle
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from fake_server import OK, FakeServer, Refusal, retry_info
 
 import attend
 from attend import _call
+from attend._security import Security
 from attend.client.v1 import error_details_pb2, health_pb2
 from attend.v1 import attention_pb2 as pb
 
@@ -102,8 +104,7 @@ class Failure(Exception):
 
 
 def attempts(timeout=60.0, uniform=1.0, answered=True):
-    endpoint = _call.Endpoint("127.0.0.1:1", tls=False, ca_file=None, certificate_file=None, key_file=None,
-                              server_name=None, token=None)
+    endpoint = _call.Endpoint("127.0.0.1:1", Security())
     endpoint.answered = answered
     return _call.Attempts(endpoint, timeout, clock=Clock(), uniform=lambda: uniform)
 
@@ -367,7 +368,7 @@ def test_tls_with_token_and_client_certificate(tensors, certificate):
             client.attention(*tensors)
         assert fake.metadata[0]["authorization"] == "Bearer secret"
         for settings, words in (({"tls": True}, "no TLS with"), ({"ca_file": cert}, "no TLS with"),
-                                ({}, r"Socket closed \(does it want tls=True\?\)")):
+                                ({}, r"Socket closed \(the server may want tls=True or ca_file, or")):
             with attend.connect(f"127.0.0.1:{port}", **settings) as stranger:
                 with pytest.raises(attend.UnavailableError, match=words):
                     stranger.attention(*tensors)
@@ -380,15 +381,68 @@ def test_tls_to_a_server_without(server, tensors):
             client.attention(*tensors)
 
 
-def test_certificates_that_are_none(tmp_path):
-    (tmp_path / "text").write_text("text")
-    with pytest.raises(attend.InvalidArgumentError, match="ca_file .*text is no PEM file"):
-        attend.connect(ca_file=tmp_path / "text")
-    with pytest.raises(FileNotFoundError):
-        attend.connect(ca_file=tmp_path / "absent")
+@pytest.fixture(scope="module")
+def bad_files(tmp_path_factory, certificate):
+    """The paths of what is no certificate or no key of `certificate`, by their names."""
+    folder = tmp_path_factory.mktemp("bad")
+    begin, end = "-----BEGIN CERTIFICATE-----\n", "-----END CERTIFICATE-----\n"
+    texts = {"text": "text", "empty": "", "broken": f"{begin}MAA=\n{end}",
+             "revocations": f"{begin}MAA=\n{end}".replace("CERTIFICATE", "X509 CRL"),
+             "half": certificate[1].read_text() + f"{begin}MAA=\n{end}"}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    os.mkfifo(folder / "pipe")
+    (folder / "folder").mkdir()
+    for name, options in (("other", ["-nodes"]), ("encrypted", ["-passout", "pass:secret"])):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                        "-keyout", folder / name, "-out", folder / f"{name}.cert", "-subj", "/CN=attend.test", *options],
+                       check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["text", "empty", "broken", "revocations", "half", "pipe", "folder"])
+def test_authorities_that_are_none(bad_files, name):
+    with pytest.raises(attend.InvalidArgumentError, match=f"ca_file .*{name}"):
+        attend.connect(ca_file=bad_files / name)
+
+
+@pytest.mark.parametrize("name", ["text", "empty", "broken", "revocations", "pipe", "folder"])
+def test_pairs_that_are_none(bad_files, certificate, name):
+    key, cert = certificate
+    with pytest.raises(attend.InvalidArgumentError, match=f"certificate_file .*{name}"):
+        attend.connect(certificate_file=bad_files / name, key_file=key)
+    with pytest.raises(attend.InvalidArgumentError, match=f"key_file .*{name}"):
+        attend.connect(certificate_file=cert, key_file=bad_files / name)
+
+
+def test_keys_that_are_not_those_of_the_certificate(bad_files, certificate):
+    with pytest.raises(attend.InvalidArgumentError, match=f"key_file .*other cannot be used.*of certificate_file "
+                                                          f"{certificate[1]}: KEY_VALUES_MISMATCH"):
+        attend.connect(certificate_file=certificate[1], key_file=bad_files / "other")
+    with pytest.raises(attend.InvalidArgumentError, match="key_file .*encrypted cannot be used.*without a passphrase"):
+        attend.connect(certificate_file=bad_files / "encrypted.cert", key_file=bad_files / "encrypted")
+
+
+def test_settings_that_cannot_be(certificate):
+    key, cert = certificate
+    with pytest.raises(FileNotFoundError, match="absent"):
+        attend.connect(ca_file=cert.parent / "absent")
     for option in ("certificate_file", "key_file"):  # gRPC would abort the process
         with pytest.raises(ValueError, match="certificate_file and key_file belong together"):
-            attend.connect(**{option: tmp_path / "text"})
+            attend.connect(**{option: cert})
+    for settings in ({"ca_file": cert}, {"certificate_file": cert, "key_file": key}, {"server_name": "attend.test"}):
+        with pytest.raises(attend.InvalidArgumentError, match=f"tls is False, and {next(iter(settings))} is given"):
+            attend.connect(tls=False, **settings)
+    with pytest.raises(attend.InvalidArgumentError, match="ca_file '' is no file"):
+        attend.connect(ca_file="")
+    with pytest.raises(attend.InvalidArgumentError, match="names several servers: with TLS, server_name must be given"):
+        attend.connect("ipv4:127.0.0.1:1,127.0.0.1:2", tls=True)
+    attend.connect("ipv4:127.0.0.1:1,127.0.0.1:2", tls=True, server_name="attend.test").close()
+    for name in ("token", "server_name"):
+        for text in ("", b"secret", "a\nb", "schl\u00fcssel", 5):
+            with pytest.raises(attend.InvalidArgumentError, match=f"{name} must be a text, printable ASCII") as raised:
+                attend.connect(**{name: text})
+            assert not text or str(text) not in str(raised.value)
 
 
 def test_token_without_tls(tensors, recwarn):
@@ -396,10 +450,9 @@ def test_token_without_tls(tensors, recwarn):
     with fake.running() as port, attend.connect(f"127.0.0.1:{port}", token="secret") as client:
         client.attention(*tensors)
         assert fake.metadata[0]["authorization"] == "Bearer secret" and not recwarn
-    with pytest.warns(UserWarning, match="in the clear"):
+    with pytest.warns(UserWarning, match="in the clear") as warned:
         attend.connect("192.0.2.1:8001", token="secret").close()
-    with pytest.raises(ValueError, match="printable"):
-        attend.connect(token="a\nb")
+    assert warned[0].filename == __file__
 
 
 def test_token_that_is_wrong(call):

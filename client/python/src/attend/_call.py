@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
+from attend._security import Security
 from attend.client.v1 import error_details_pb2
 from attend.errors import AttendError, Details, UnavailableError, error_of, invalid
 
@@ -68,55 +69,26 @@ def check_address(address: str) -> str:
 class Endpoint:
     """Where a server is and how to reach it; and whether it has ever answered. Thread-safe."""
 
-    def __init__(self, address: str | None, *, tls: bool, ca_file: str | os.PathLike[str] | None,
-                 certificate_file: str | os.PathLike[str] | None, key_file: str | os.PathLike[str] | None,
-                 server_name: str | None, token: str | None) -> None:
+    def __init__(self, address: str | None, security: Security) -> None:
         self.address = check_address(address or default_address())
+        self.security = security
         self.answered = False
-        self.options: list[tuple[str, Any]] = list(_CHANNEL_OPTIONS)
-        self._metadata: list[tuple[str, str]] = []
-        self.credentials: grpc.ChannelCredentials | None = None
-        if (certificate_file is None) != (key_file is None):
-            raise ValueError("certificate_file and key_file belong together: one is given without the other")
-        if tls or ca_file or certificate_file or key_file or server_name:
-            self.credentials = grpc.ssl_channel_credentials(
-                _read_pem("ca_file", ca_file), _read_pem("key_file", key_file),
-                _read_pem("certificate_file", certificate_file))
-        if server_name:
-            self.options.append(("grpc.ssl_target_name_override", server_name))
-        if token:
-            self._add_token(token)
-
-    def _add_token(self, token: str) -> None:
-        if not (token.isascii() and token.isprintable()):
-            raise ValueError("the token has characters that are not printable ASCII")
-        if self.credentials is not None:
-            self.credentials = grpc.composite_channel_credentials(self.credentials,
-                                                                  grpc.access_token_call_credentials(token))
-            return
-        if not _LOCAL.match(self.address):
-            warnings.warn(f"the token goes to {self.address} in the clear: tls=True", stacklevel=5)
-        self._metadata.append(("authorization", f"Bearer {token}"))
+        if security.encrypted and security.server_name is None and "," in self.address:
+            raise invalid("", f"'{self.address}' names several servers: with TLS, server_name must be given, the name "
+                          "that their certificates have in common")
+        if security.metadata and not _LOCAL.match(self.address):
+            warnings.warn(f"the token goes to {self.address} in the clear: tls=True", stacklevel=3)
 
     def metadata_for(self, message: bytes) -> list[tuple[str, str]]:
         """What goes with a message: its size, by which the server plans, and the token."""
-        return [*self._metadata, ("attend-message-bytes", str(len(message)))]
+        return [*self.security.metadata, ("attend-message-bytes", str(len(message)))]
 
     def channel(self, module: Any) -> Any:
         """A new channel of grpc or grpc.aio."""
-        if self.credentials is not None:
-            return module.secure_channel(self.address, self.credentials, options=self.options)
-        return module.insecure_channel(self.address, options=self.options)
-
-
-def _read_pem(name: str, path: str | os.PathLike[str] | None) -> bytes | None:
-    if path is None:
-        return None
-    with open(path, "rb") as file:
-        content = file.read()
-    if b"-----BEGIN " not in content:  # gRPC would say so in its log, and the call that there is no server
-        raise invalid("", f"{name} {os.fspath(path)} is no PEM file", os.fspath(path), "a PEM file")
-    return content
+        options = [*_CHANNEL_OPTIONS, *self.security.options]
+        if self.security.credentials is not None:
+            return module.secure_channel(self.address, self.security.credentials, options=options)
+        return module.insecure_channel(self.address, options=options)
 
 
 def read_details(error: grpc.RpcError, attempts: int) -> Details:
@@ -156,15 +128,20 @@ def _connection_reason(message: str) -> str:
     return re.sub(r"^((UNKNOWN|UNAVAILABLE|INTERNAL): |(ipv4|ipv6|unix):[^ ]+: )+", "", message)
 
 
-def _no_connection(address: str, tls: bool, message: str) -> str:
+def _no_connection(address: str, security: Security, message: str) -> str:
     """What to tell of a call that reached no server of ours, and what to change."""
     if "http1" in message.lower() or "http/1" in message.lower():
         return f"what answers at {address} speaks HTTP/1, not gRPC: is that the server's HTTP port?"
-    if tls and "WRONG_VERSION_NUMBER" in message:
+    if security.encrypted and "WRONG_VERSION_NUMBER" in message:
         return f"what answers at {address} speaks no TLS: connect without"
-    if tls and any(words in message.lower() for words in ("handshake", "verification", "peer name")):
+    if security.encrypted and any(words in message.lower() for words in ("handshake", "verification", "peer name")):
         return f"no TLS with {address}: {_connection_reason(message)}"
-    hint = " (does it want tls=True?)" if not tls and "Socket closed" in message else ""
+    hint = ""
+    if "Socket closed" in message or "Connection reset" in message:
+        # TLS 1.3 has no other way to refuse a client's certificate, and a server of TLS none to tell who comes without.
+        wants = ("tls=True or ca_file" if not security.encrypted else
+                 "a certificate_file signed by another authority" if security.certified else "a certificate_file")
+        hint = f" (the server may want {wants}, or have all the connections that it takes)"
     return f"no server at {address}: {_connection_reason(message)}{hint}"
 
 
@@ -241,7 +218,7 @@ class Attempts:
             if self._earlier:
                 message += f" in {self.count} attempts; the one before the last: {self._earlier}"
         elif status == grpc.StatusCode.UNAVAILABLE and not ours:
-            message = _no_connection(address, self._endpoint.credentials is not None, message)
+            message = _no_connection(address, self._endpoint.security, message)
         elif status == grpc.StatusCode.RESOURCE_EXHAUSTED and not ours:
             message = f"{address}: {message} (not said by Attend: a proxy between may limit messages)"
         elif not ours:

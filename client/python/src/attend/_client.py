@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from attend import _call
 from attend._message import Result, decode_response, encode_request
 from attend._options import Options, documents_options
+from attend._security import Security
 from attend.client.v1 import health_pb2
 from attend.errors import AttendError, CancelledError, Details, invalid
 from attend.v1 import attention_pb2 as pb
@@ -176,7 +177,7 @@ class Client:
             self._closed.wait(delay)
 
 
-def connect(address: str | None = None, *, tls: bool = False, ca_file: str | os.PathLike[str] | None = None,
+def connect(address: str | None = None, *, tls: bool | None = None, ca_file: str | os.PathLike[str] | None = None,
             certificate_file: str | os.PathLike[str] | None = None, key_file: str | os.PathLike[str] | None = None,
             server_name: str | None = None, token: str | None = None, timeout: float = _call.DEFAULT_TIMEOUT,
             retry: bool = True) -> Client:
@@ -185,23 +186,25 @@ def connect(address: str | None = None, *, tls: bool = False, ca_file: str | os.
     Args:
         address: "host:port", "unix:/path" or another target of gRPC. Default: the environment's ATTEND_ADDRESS, else
             127.0.0.1:8001.
-        tls: encrypt, and verify the server's certificate by gRPC's root certificates.
-        ca_file: PEM file of the certificates to verify the server's by instead; this and the next three imply tls.
+        tls: encrypt, and verify the server's certificate by gRPC's root certificates. Default: if one of the next four
+            is given.
+        ca_file: PEM file of the certificates to verify the server's by instead.
         certificate_file, key_file: PEM files of this client's certificate (chain) and key, for mutual TLS.
-        server_name: the name in the server's certificate, where it is not the address's host.
+        server_name: the name in the server's certificate, where it is not the address's host; needed with several
+            addresses, and with unix: unless that name is localhost.
         token: sent as `authorization: Bearer TOKEN`.
         timeout: seconds for each call of attention, retries included.
         retry: try again where that makes sense; False: one attempt a call.
 
     Raises:
-        InvalidArgumentError: an address or a timeout that is none.
+        InvalidArgumentError: an address or a timeout that is none; a file, a name or a token that cannot be used.
         OSError: a file that cannot be read.
     """
     if not timeout > 0:
         raise invalid("", f"timeout is {timeout!r} s, must be more than 0", timeout, "more than 0")
-    endpoint = _call.Endpoint(address, tls=tls, ca_file=ca_file, certificate_file=certificate_file, key_file=key_file,
-                              server_name=server_name, token=token)
-    return Client(endpoint, timeout, retry)
+    security = Security(tls=tls, ca_file=ca_file, certificate_file=certificate_file, key_file=key_file,
+                        server_name=server_name, token=token)
+    return Client(_call.Endpoint(address, security), timeout, retry)
 
 
 _default_clients: dict[str, Client] = {}

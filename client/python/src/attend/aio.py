@@ -14,6 +14,7 @@ from attend import _call
 from attend._client import ServerInfo, decode_health, decode_result, decode_server_info
 from attend._message import Result, encode_request
 from attend._options import Options, documents_options
+from attend._security import Security
 from attend.errors import AttendError, CancelledError, invalid
 
 if TYPE_CHECKING:
@@ -119,13 +120,13 @@ def _is_cancelled() -> bool:
     return bool(cancelling())
 
 
-def connect(address: str | None = None, *, tls: bool = False, ca_file: str | os.PathLike[str] | None = None,
+def connect(address: str | None = None, *, tls: bool | None = None, ca_file: str | os.PathLike[str] | None = None,
             certificate_file: str | os.PathLike[str] | None = None, key_file: str | os.PathLike[str] | None = None,
             server_name: str | None = None, token: str | None = None, timeout: float = _call.DEFAULT_TIMEOUT,
             retry: bool = True) -> Client:
     """An asynchronous client; arguments and errors are those of attend.connect. It connects with its first call."""
     if not timeout > 0:
         raise invalid("", f"timeout is {timeout!r} s, must be more than 0", timeout, "more than 0")
-    endpoint = _call.Endpoint(address, tls=tls, ca_file=ca_file, certificate_file=certificate_file, key_file=key_file,
-                              server_name=server_name, token=token)
-    return Client(endpoint, timeout, retry)
+    security = Security(tls=tls, ca_file=ca_file, certificate_file=certificate_file, key_file=key_file,
+                        server_name=server_name, token=token)
+    return Client(_call.Endpoint(address, security), timeout, retry)
