@@ -149,8 +149,8 @@ def draw_chart(folder):
         return
     plot = """set terminal svg size 800,420; set output 'soak.svg'; set datafile separator ','; set key autotitle columnheader
 set xlabel 'minutes'; set ylabel 'MiB'; set y2label 'descriptors, threads'; set ytics nomirror; set y2tics
-set yrange [0:*]; set y2range [0:*]; set grid
-plot 'samples.csv' using ($1/60):($2/1048576) with lines title 'resident memory', \\
+set yrange [0:*]; set y2range [0:*]; set grid; set key outside top center horizontal; set xrange [0:*] noextend
+plot 'samples.csv' using ($1/60):($2/1048576) with lines linewidth 0.6 title 'resident memory, MiB (at rest 10 times)', \\
   '' using ($1/60):3 axes x1y2 with lines title 'descriptors', '' using ($1/60):4 axes x1y2 with lines title 'threads'
 """
     subprocess.run(["gnuplot"], input=plot, text=True, cwd=folder, check=True)
