@@ -5,6 +5,7 @@ layer, and a picture of what one token attends to.
 """
 
 import argparse
+import pathlib
 import sys
 
 import attention_picture
@@ -84,6 +85,10 @@ def check_picture(encoder, arguments):
         problem = f"--word {arguments.word} is no token of the sentence, must be one of: {' '.join(tokens)}"
     elif len(tokens) > attention_picture.LARGEST:
         problem = f"the sentence has {len(tokens)} tokens, must have at most {attention_picture.LARGEST}"
+    elif arguments.picture and not arguments.picture.endswith(".png"):
+        problem = f"--picture is {arguments.picture}, must end in .png"
+    elif not pathlib.Path(arguments.picture or ".").parent.is_dir():
+        problem = f"--picture is {arguments.picture}, whose folder does not exist"
     elif not 1 <= arguments.layer <= encoder.layers:
         problem = f"--layer is {arguments.layer}, must be in [1, {encoder.layers}]"
     elif arguments.head not in ("all", *map(str, range(1, encoder.heads + 1))):

@@ -122,7 +122,9 @@ def test_picture_shows_the_weights_of_the_calculation(client, minilm, encoder, t
     (["--layer", "7"], r"--layer is 7, must be in \[1, 6\]"),
     (["--head", "13"], r"--head is 13, must be 'all' or in \[1, 12\]"),
     (["--sentence", "it " * 50], "the sentence has 52 tokens, must have at most 40"),
-    (["--picture", "/nowhere/it.png"], "No such file"),
+    (["--picture", "/nowhere/it.png"], "--picture is /nowhere/it.png, whose folder does not exist"),
+    (["--picture", "it.jpg"], "--picture is it.jpg, must end in .png"),
+    (["--picture", "/tmp"], "--picture is /tmp, must end in .png"),
 ])
 def test_bad_arguments(minilm, server, tmp_path, arguments, words):
     with pytest.raises(SystemExit, match=f"^minilm: .*{words}"):

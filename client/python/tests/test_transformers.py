@@ -12,6 +12,7 @@ import transformers
 from conftest import REPOSITORY, running_server
 
 import attend
+import attend.aio
 import attend.transformers
 
 torch.set_num_threads(1)
@@ -164,10 +165,12 @@ def test_masks_of_other_numbers(spy):
     hidden = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
     infinite = torch.zeros(3, 1, LENGTH, LENGTH).masked_fill(hidden, -torch.inf)
     eager, model = model_of("llama", "eager"), model_of("llama", "attend")
-    for mask in (numbers, infinite):
+    whole = torch.randint(-3, 3, (3, 1, LENGTH, LENGTH), generator=torch.Generator().manual_seed(3))
+    for mask in (numbers, infinite, numbers.double(), whole):
         torch.testing.assert_close(scores_of(model, input_ids=TOKENS, attention_mask=mask),
                                    scores_of(eager, input_ids=TOKENS, attention_mask=mask), rtol=0, atol=1e-4)
-    assert [("bias" in call, "mask" in call) for call in spy.calls] == [(True, False)] * 3 + [(False, True)] * 3
+    assert [("bias" in call, "mask" in call) for call in spy.calls] == (
+        [(True, False)] * 3 + [(False, True)] * 3 + [(True, False)] * 6)
     torch.testing.assert_close(scores_of(model, input_ids=TOKENS, attention_mask=~hidden.expand(3, 1, -1, -1)),
                                scores_of(eager, input_ids=TOKENS), rtol=0, atol=1e-4)
 
@@ -183,6 +186,12 @@ def test_several_names_and_the_default_server(server, client, monkeypatch):
     model.set_attn_implementation("attend-other")
     torch.testing.assert_close(scores_of(model, input_ids=TOKENS), first, rtol=0, atol=0)
     assert len(spy.calls) == 3
+
+
+@pytest.mark.parametrize("wrong", ["127.0.0.1:8001", attend.aio.connect("127.0.0.1:8001")])
+def test_clients_that_are_none(wrong):
+    with pytest.raises(TypeError, match="must be made by attend.connect"):
+        attend.transformers.register(wrong)
 
 
 def test_example_of_the_page_runs(server, monkeypatch, capsys):

@@ -11,6 +11,7 @@ attention is computed by the service or refused by name at the first call.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -39,8 +40,8 @@ def register(client: _client.Client | None = None, name: str = "attend") -> None
     With output_attentions=True, where the model passes that on, the weights are returned, too.
 
     Args:
-        client: made by attend.connect; thread-safe, kept open as long as models use it. Default: that of
-            attend.attention, of the server at ATTEND_ADDRESS.
+        client: made by attend.connect (TypeError if not); thread-safe, kept open as long as models use it. Default:
+            that of attend.attention, of the server at ATTEND_ADDRESS.
         name: what attn_implementation is to be. Several names may stand for several servers.
 
     The model's forward raises:
@@ -48,7 +49,9 @@ def register(client: _client.Client | None = None, name: str = "attend") -> None
         AttendError: a call that failed: see attend.errors. The model can be used again; a cache that was being written
             in the failed forward cannot.
     """
-    attention = _client.attention if client is None else client.attention
+    attention = _client.attention if client is None else getattr(client, "attention", None)
+    if attention is None or inspect.iscoroutinefunction(attention):
+        raise TypeError(f"client is a {type(client).__module__}.{type(client).__name__}, must be made by attend.connect")
 
     def forward(module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None,
                 **settings: Any) -> tuple[Any, Any]:
@@ -93,6 +96,8 @@ def _masks(attention_mask: Any, position_bias: Any) -> Options:
         return {} if position_bias is None else {"bias": position_bias.cpu()}
     mask = attention_mask.cpu()
     if mask.dtype != torch.bool:
+        if mask.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+            mask = mask.float()  # a caller's own, of float64 or whole numbers, which are added likewise
         hidden = mask <= torch.finfo(mask.dtype).min
         if not (hidden | (mask == 0)).all() or hidden.all(dim=-1).any():
             return {"bias": mask if position_bias is None else mask + position_bias.cpu()}
