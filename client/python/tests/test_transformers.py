@@ -175,6 +175,36 @@ def test_masks_of_other_numbers(spy):
                                scores_of(eager, input_ids=TOKENS), rtol=0, atol=1e-4)
 
 
+def test_queries_without_keys_in_half_precision(spy):
+    """The lowest number of float16 is no more than a number to the service, which adds in float32."""
+    inputs = {"input_ids": TOKENS, "attention_mask": torch.tensor([[0] * 9, [1] * 9, [1] * 8 + [0]])}
+    for dtype in (torch.float16, torch.bfloat16):
+        want, got = (scores_of(model_of("bert", implementation, dtype), **inputs).float()
+                     for implementation in ("eager", "attend"))
+        torch.testing.assert_close(got, want, rtol=0, atol=0.1)
+    assert all("bias" in call for call in spy.calls)
+
+
+def test_masks_with_rows_of_minus_infinity(spy):
+    """The service has 0 for a query that sees nothing, where "eager" has NaN, and "sdpa" 0."""
+    hidden = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+    hidden[0] = True
+    mask = torch.zeros(3, 1, LENGTH, LENGTH).masked_fill(hidden, -torch.inf)
+    want, got = (scores_of(model_of("llama", implementation), input_ids=TOKENS, attention_mask=mask)
+                 for implementation in ("sdpa", "attend"))
+    torch.testing.assert_close(got, want, rtol=0, atol=1e-4)
+
+
+def test_autocast(spy):
+    """Tensors of two types, for positions are in float32, are cast as for any product."""
+    def scores(implementation):
+        with torch.autocast("cpu", torch.bfloat16):
+            return scores_of(model_of("llama", implementation), input_ids=TOKENS, use_cache=False).float()
+
+    exact = scores_of(model_of("llama", "eager"), input_ids=TOKENS)
+    assert (scores("attend") - exact).norm() <= 1.5 * (scores("eager") - exact).norm()
+
+
 def test_several_names_and_the_default_server(server, client, monkeypatch):
     monkeypatch.setenv("ATTEND_ADDRESS", server["grpc"])
     spy = Spy(client)
@@ -241,6 +271,21 @@ def test_gradients(spy):
     assert not spy.calls
     model.requires_grad_(False)
     assert model(TOKENS).logits.shape == (3, LENGTH, 97)
+
+
+def test_gradients_forward(spy):
+    model = model_of("bert", "attend")
+    embeddings = torch.randn(1, 5, 64)
+    with torch.autograd.forward_ad.dual_level(), torch.no_grad(), refusal("for gradients", "gradients"):
+        model(inputs_embeds=torch.autograd.forward_ad.make_dual(embeddings, torch.randn(1, 5, 64)))
+
+
+def test_traces(spy):
+    model = model_of("bert", "attend").requires_grad_(False)
+    model.config.return_dict = False
+    with refusal("for a trace, which would keep the results", "tracing"):
+        torch.jit.trace(model, (TOKENS,), check_trace=False)
+    assert not spy.calls
 
 
 def test_model_that_chooses_keys_by_an_index(spy):

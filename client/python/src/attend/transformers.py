@@ -15,6 +15,7 @@ import inspect
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
@@ -68,6 +69,9 @@ def _forward(attention: Any, module: Any, tensors: tuple[Any, Any, Any], attenti
     """What an attention function of Transformers returns: output [batch, query_length, query_heads, value_dim] and
     weights or None. The tensors are [batch, heads, length, dim]."""
     _refuse_what_is_lacking(module, tensors, attention_mask, settings)
+    device = tensors[0].device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):  # as it does for a product
+        tensors = tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
     query, key = tensors[:2]
     wants_weights = bool(settings.get("output_attentions"))
     options: Options = {"scale": settings.get("scaling"), "softcap": settings.get("softcap"),
@@ -90,7 +94,8 @@ def _masks(attention_mask: Any, position_bias: Any) -> Options:
 
     Where a mask hides keys and leaves each query one, it is sent as booleans: a quarter of the bytes, and keys that
     nobody sees are not multiplied. A query without any key gets the mean of all values from "eager", as padding does,
-    which only adding the numbers does, too.
+    which only adding the numbers does, too: that of float32, for the service adds in float32, where float16's lowest
+    number is one as any other.
     """
     if attention_mask is None:
         return {} if position_bias is None else {"bias": position_bias.cpu()}
@@ -100,6 +105,8 @@ def _masks(attention_mask: Any, position_bias: Any) -> Options:
             mask = mask.float()  # a caller's own, of float64 or whole numbers, which are added likewise
         hidden = mask <= torch.finfo(mask.dtype).min
         if not (hidden | (mask == 0)).all() or hidden.all(dim=-1).any():
+            lowest = mask == torch.finfo(mask.dtype).min
+            mask = mask.float().masked_fill(lowest, torch.finfo(torch.float32).min)
             return {"bias": mask if position_bias is None else mask + position_bias.cpu()}
         mask = ~hidden
     return {"mask": mask} if position_bias is None else {"mask": mask, "bias": position_bias.cpu()}
@@ -111,8 +118,10 @@ def _refuse_what_is_lacking(module: Any, tensors: tuple[Any, Any, Any], attentio
     if settings.get("dropout"):
         raise _lacking(module, "dropout", f"dropout of {settings['dropout']} in training: call model.eval()")
     asked = (*tensors, attention_mask, settings.get("position_bias"), settings.get("s_aux"))
-    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in asked):
+    if any(tensor is not None and _asks_for_gradients(tensor) for tensor in asked):
         raise _lacking(module, "gradients", "gradients: call the model under torch.no_grad() or torch.inference_mode()")
+    if torch.jit.is_tracing():
+        raise _lacking(module, "tracing", "a trace, which would keep the results of one call for all others")
     is_causal = settings.get("is_causal")
     if is_causal is None:
         is_causal = getattr(module, "is_causal", False)
@@ -124,6 +133,11 @@ def _refuse_what_is_lacking(module: Any, tensors: tuple[Any, Any, Any], attentio
     for name, value in settings.items():
         if name not in _KNOWN and value is not None and value is not False:
             raise _lacking(module, name, f"{name}, which this service does not know")
+
+
+def _asks_for_gradients(tensor: Any) -> bool:
+    """Backward, or forward in a dual tensor."""
+    return (torch.is_grad_enabled() and tensor.requires_grad) or forward_ad.unpack_dual(tensor).tangent is not None
 
 
 _KNOWN = _WITHOUT_EFFECT | {"dropout", "scaling", "softcap", "s_aux", "position_bias", "is_causal", "output_attentions"}
