@@ -8,13 +8,16 @@ import argparse
 import pathlib
 import sys
 
-import attention_picture
-import ml_dtypes
-import numpy as np
-from encoder import SentenceEncoder
-from service_attention import ServiceAttention
+try:
+    import attention_picture
+    import ml_dtypes
+    import numpy as np
+    from encoder import SentenceEncoder
+    from service_attention import ServiceAttention
 
-import attend
+    import attend
+except ModuleNotFoundError as error:
+    sys.exit(f"minilm: {error}: the README beside this program says what to install")
 
 QUESTION = "How do I restart the server?"
 SENTENCES = [
@@ -33,8 +36,10 @@ def read_arguments(arguments):
     parser = argparse.ArgumentParser(prog="minilm", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--address", help="of the server (default: ATTEND_ADDRESS, else 127.0.0.1:8001)")
     parser.add_argument("--picture", metavar="FILE.png", help="draw the attention of --word into this file")
-    parser.add_argument("--sentence", default="The server refused the request because it was too busy.")
-    parser.add_argument("--word", default="it", help="a token of the sentence (default: it)")
+    parser.add_argument("--sentence", default="The server refused the request because it was too busy.",
+                        help="what is drawn (default: %(default)s)")
+    parser.add_argument("--word", default="it",
+                        help="a token of the sentence, the first of several that are the same (default: it)")
     parser.add_argument("--layer", type=int, default=5, help="counted from 1 (default: 5)")
     parser.add_argument("--head", default="5", help="counted from 1, or 'all' of the layer (default: 5)")
     return parser.parse_args(arguments)
@@ -85,7 +90,7 @@ def check_picture(encoder, arguments):
         problem = f"--word {arguments.word} is no token of the sentence, must be one of: {' '.join(tokens)}"
     elif len(tokens) > attention_picture.LARGEST:
         problem = f"the sentence has {len(tokens)} tokens, must have at most {attention_picture.LARGEST}"
-    elif arguments.picture and not arguments.picture.endswith(".png"):
+    elif arguments.picture is not None and not arguments.picture.endswith(".png"):
         problem = f"--picture is {arguments.picture}, must end in .png"
     elif not pathlib.Path(arguments.picture or ".").parent.is_dir():
         problem = f"--picture is {arguments.picture}, whose folder does not exist"
@@ -120,7 +125,7 @@ def main(arguments=None):
     try:
         with attend.connect(arguments.address) as client:
             compare(encoder, client)
-            if arguments.picture:
+            if arguments.picture is not None:
                 print()
                 draw(encoder, client, arguments)
     except (attend.AttendError, OSError) as error:

@@ -69,9 +69,13 @@ def draw_all_heads(path, tokens, weights, word, where):
     for head, (axes, matrix) in enumerate(zip(grid.flat, weights), 1):
         image = _draw_weights(axes, tokens, matrix, row, 1)
         axes.tick_params(labelsize="x-small")
+        _mark(axes.xaxis, row)
+        _mark(axes.yaxis, row)
         axes.label_outer()
         most = int(matrix[row].argmax())
         axes.set_title(f'head {head}: "{tokens[most]}" {matrix[row, most]:.2f}', fontsize="small")
+    figure.supxlabel("... to this token", fontsize="medium")
+    figure.supylabel("attention from this token ...", fontsize="medium")
     figure.colorbar(image, ax=grid, location="right", shrink=0.4, label="weight; each row sums to 1")
     _finish(figure, path, word, f'{where}; above each head what "{word}" attends to most')
 

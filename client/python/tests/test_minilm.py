@@ -124,11 +124,24 @@ def test_picture_shows_the_weights_of_the_calculation(client, minilm, encoder, t
     (["--sentence", "it " * 50], "the sentence has 52 tokens, must have at most 40"),
     (["--picture", "/nowhere/it.png"], "--picture is /nowhere/it.png, whose folder does not exist"),
     (["--picture", "it.jpg"], "--picture is it.jpg, must end in .png"),
+    (["--picture", ""], "--picture is , must end in .png"),
     (["--picture", "/tmp"], "--picture is /tmp, must end in .png"),
 ])
 def test_bad_arguments(minilm, server, tmp_path, arguments, words):
     with pytest.raises(SystemExit, match=f"^minilm: .*{words}"):
         minilm.main(["--address", server["grpc"], "--picture", str(tmp_path / "it.png"), *arguments])
+
+
+def test_picture_that_cannot_be_written(minilm, server, tmp_path):
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(SystemExit, match=r"^minilm: .*Is a directory: .*folder\.png"):
+        minilm.main(["--address", server["grpc"], "--picture", str(tmp_path / "folder.png")])
+
+
+def test_package_that_is_missing(minilm, monkeypatch):
+    monkeypatch.setitem(sys.modules, "attention_picture", None)
+    with pytest.raises(SystemExit, match="^minilm: .*attention_picture.*: the README beside this program says what"):
+        minilm.__spec__.loader.exec_module(minilm)
 
 
 def test_no_server(minilm):
