@@ -165,3 +165,8 @@ def test_numpy_without_ml_dtypes(client, tensors, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without_ml_dtypes)
     assert client.attention(*tensors, bias=np.zeros((1, 7), np.float16)).output.dtype == np.float32
+
+
+def test_masked_arrays(client, tensors):
+    with pytest.raises(attend.InvalidArgumentError, match=r"query is a masked array, .*query\.filled\(\)"):
+        client.attention(np.ma.masked_greater(tensors[0], 0), *tensors[1:])

@@ -1,6 +1,7 @@
 """Retries, deadlines, errors of the server, addresses, TLS and tokens."""
 
 import concurrent.futures
+import contextlib
 import os
 import pickle
 import socket
@@ -220,7 +221,9 @@ def test_answer_of_a_newer_server(call):
 @pytest.mark.parametrize("address, words", [
     ("http://127.0.0.1:8001", "is an URL, .*: '127.0.0.1:8001'$"), ("https://a.b:443/x", "'a.b:443' and tls=True"),
     ("grpc://a:1", "'a:1'"), ("localhost", "is no address, must be host:port"), ("a:b", "no address"),
-    ("::1:8001", "no address"), ("host:80 01", "no address")])
+    ("::1:8001", "no address"), ("host:65536", "no address"), ("ipv4:foo", "no address"), ("unix:", "no address"),
+    ("ipv4:1.2.3.4:1,1.2.3.5", "no address"), ("", "no address"), (b"a:1", "the address is b'a:1', must be host:port"),
+    (8001, "the address is 8001, must be host:port"), ("host:80 01", "no address")])
 def test_addresses_that_are_none(address, words):
     with pytest.raises(attend.InvalidArgumentError, match=words):
         attend.connect(address)
@@ -239,6 +242,62 @@ def test_http_port(server, tensors):
     with attend.connect(server["http"]) as client:
         with pytest.raises(attend.UnavailableError, match="speaks HTTP/1, not gRPC"):
             client.attention(*tensors)
+
+
+class Relay:
+    """Answers each connection by an answer of its own, or passes on to a server no more than `limit` bytes."""
+
+    def __init__(self, answer=b"", server=None, limit=0):
+        self._answer, self._server, self._limit = answer, server, limit
+
+    def __enter__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, daemon=True).start()
+        return "{}:{}".format(*self._listener.getsockname())
+
+    def __exit__(self, *error):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self._server is None:
+                    client.recv(4096)
+                    client.sendall(self._answer)
+                    client.close()
+                    continue
+                server = socket.create_connection(self._server.split(":"))
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, source, sink):
+        passed = 0
+        with contextlib.suppress(OSError):
+            while (some := source.recv(65536)) and passed < self._limit:
+                sink.sendall(some)
+                passed += len(some)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", b"SSH-2.0-OpenSSH_9.2\r\n"])
+def test_server_of_another_protocol(tensors, answer):
+    with Relay(answer) as address, attend.connect(address) as client:
+        with pytest.raises(attend.UnavailableError, match="what answers at .* speaks (no gRPC|HTTP/1)"):
+            client.attention(*tensors)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_proxy_that_cuts_long_messages(server, tensors, answered):
+    large = np.zeros((1, 8, 4096, 64), np.float32)
+    with Relay(server=server["grpc"], limit=4 << 20) as address, attend.connect(address, retry=False) as client:
+        if answered:
+            client.attention(*tensors)
+        with pytest.raises(attend.UnavailableError, match=f"the connection to {address} broke off: .*a proxy between"):
+            client.attention(large, large, large)
 
 
 def test_grpc_server_of_another_service(tensors):
@@ -423,6 +482,26 @@ def test_keys_that_are_not_those_of_the_certificate(bad_files, certificate):
         attend.connect(certificate_file=bad_files / "encrypted.cert", key_file=bad_files / "encrypted")
 
 
+def test_words_between_certificates(certificate, tmp_path):
+    (tmp_path / "bundle").write_text("# Autorit\u00e9\n" + certificate[1].read_text())
+    attend.connect(ca_file=tmp_path / "bundle").close()
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e300, 10**12])
+def test_timeouts_of_no_end(server, tensors, timeout):
+    with attend.connect(server["grpc"], timeout=timeout) as client:
+        assert client.attention(*tensors).output.shape == (2, 4, 5, 6)
+
+
+@pytest.mark.parametrize("timeout", ["5", None, True, float("nan"), 0])
+def test_timeouts_that_are_none(timeout):
+    words = f"timeout is {timeout!r} s, must be more than 0"
+    with pytest.raises(attend.InvalidArgumentError, match=words):
+        attend.connect("127.0.0.1:1", timeout=timeout)
+    with attend.connect("127.0.0.1:1") as client, pytest.raises(attend.InvalidArgumentError, match=words):
+        client.wait_until_serving(timeout=timeout)
+
+
 def test_settings_that_cannot_be(certificate):
     key, cert = certificate
     with pytest.raises(FileNotFoundError, match="absent"):
@@ -435,8 +514,9 @@ def test_settings_that_cannot_be(certificate):
             attend.connect(tls=False, **settings)
     with pytest.raises(attend.InvalidArgumentError, match="ca_file '' is no file"):
         attend.connect(ca_file="")
-    with pytest.raises(attend.InvalidArgumentError, match="names several servers: with TLS, server_name must be given"):
-        attend.connect("ipv4:127.0.0.1:1,127.0.0.1:2", tls=True)
+    for address in ("ipv4:127.0.0.1:1,127.0.0.1:2", "unix:/socket", "unix-abstract:socket"):
+        with pytest.raises(attend.InvalidArgumentError, match="names no host: with TLS, server_name must be given"):
+            attend.connect(address, tls=True)
     attend.connect("ipv4:127.0.0.1:1,127.0.0.1:2", tls=True, server_name="attend.test").close()
     for name in ("token", "server_name"):
         for text in ("", b"secret", "a\nb", "schl\u00fcssel", 5):

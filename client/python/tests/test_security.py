@@ -87,3 +87,26 @@ def test_connections_that_are_not_made(secured, files, tensors):
                 client.attention(*tensors)
             with pytest.raises(attend.UnavailableError):
                 client.is_serving()
+
+
+def test_what_to_look_at(secured, server, files, tensors):
+    right = {"ca_file": files / "servers.cert"}
+    for address, settings, words in (
+            (secured, {}, "may want tls=True or ca_file"), (server["grpc"], right, "speaks no TLS: connect without"),
+            (secured, {"tls": True}, "does ca_file hold the authority"),
+            (secured, {**right, "server_name": "elsewhere"}, "or server_name, a name in the server's certificate")):
+        with attend.connect(address, **settings) as client:
+            with pytest.raises(attend.UnavailableError, match=words) as caught:
+                client.attention(*tensors)
+        assert address in str(caught.value)
+
+
+def test_client_certificate_that_the_handshake_wants(request, files, tensors, tmp_path):
+    with running_server(request.config.getoption("--server"), tmp_path / "insists", f"--tls_cert={files}/server.cert",
+                        f"--tls_key={files}/server.key", f"--tls_client_ca={files}/clients.cert",
+                        "--health_requires_client_certificate") as running:
+        for own, words in (({}, "may want a certificate_file, or"),
+                           (pair(files, "stranger"), "may want a certificate_file signed by another authority")):
+            with attend.connect(running[1]["grpc"], ca_file=files / "servers.cert", **own) as client, \
+                    pytest.raises(attend.UnavailableError, match=words):
+                client.attention(*tensors)

@@ -51,6 +51,12 @@ def test_agrees_with_pytorch(client, torch_tensors):
 def test_other_devices_and_layouts(torch_tensors):
     for wrong, words in ((torch_tensors[0].to("meta"), r"query is on the device meta.*query\.cpu\(\)"),
                          (torch_tensors[0].to_sparse(), r"must be dense: query\.to_dense\(\)"),
+                         (torch_tensors[0].to(torch.float8_e4m3fn), r"query of torch.float8_e4m3fn cannot be read: "),
                          (torch_tensors[0].double(), r"query is float64.*\.float\(\)")):
         with pytest.raises(attend.InvalidArgumentError, match=words):
             as_tensor("query", wrong)
+
+
+def test_tensors_without_memory(torch_tensors):
+    with pytest.raises(attend.InvalidArgumentError, match="query of torch.float32 cannot be read: "):
+        torch.func.vmap(lambda query: as_tensor("query", query) and query)(torch_tensors[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 import random
 import re
@@ -26,9 +27,12 @@ SERVER_INFO = "/attend.v1.AttentionService/GetServerInfo"
 HEALTH = "/grpc.health.v1.Health/Check"
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.05, 2.0  # seconds
+_LONGEST_TIMEOUT = 1e8  # seconds: gRPC's clock takes what overflows it for the past
 _DEADLINE_SLACK = 0.005  # gRPC counts deadlines in whole milliseconds: its own may come this much before ours
 _OUR_TRAILERS = ("attend-request-id", "grpc-status-details-bin", "grpc-retry-pushback-ms")
 _LOCAL = re.compile(r"(127\.|localhost:|\[::1\]|unix:|ipv4:127\.|ipv6:\[::1\])")
+_CLOSED = re.compile("Socket closed|Connection reset|Broken pipe", re.IGNORECASE)
+_HOST_PORT = re.compile(r"(\[[^\]]+\]|[^:/\s]+):(?P<port>\d{1,5})", re.ASCII)
 _SCHEMES = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:", "vsock:")
 _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -58,24 +62,45 @@ def default_address() -> str:
 def check_address(address: str) -> str:
     """The address; InvalidArgumentError if it is none, before gRPC makes port 443 or a name to look up of it."""
     limit = "host:port, unix:/path or another target of gRPC"
+    if not isinstance(address, str):
+        raise invalid("", f"the address is {address!r}, must be {limit}", address, limit)
     if found := re.match(r"(https?|grpcs?|tcp)://([^/]*)", address):
         tls = " and tls=True" if found[1] in ("https", "grpcs") else ""
         raise invalid("", f"the address '{address}' is an URL, must be {limit}: '{found[2]}'{tls}", address, limit)
-    if not address.startswith(_SCHEMES) and not re.fullmatch(r"(\[[^\]]+\]|[^:/\s]+):\d{1,5}", address):
+    if not _is_address(address):
         raise invalid("", f"'{address}' is no address, must be {limit}", address, limit)
     return address
+
+
+def _is_address(address: str) -> bool:
+    scheme = next((scheme for scheme in _SCHEMES if address.startswith(scheme)), "")
+    if scheme not in ("", "ipv4:", "ipv6:"):
+        return address != scheme
+    found = [_HOST_PORT.fullmatch(one) for one in (address.removeprefix(scheme).split(",") if scheme else [address])]
+    return all(one is not None and int(one["port"]) <= 65535 for one in found)
+
+
+def _names_no_host(address: str) -> bool:
+    """Whether gRPC would look for a path, or for a list of addresses, in the server's certificate."""
+    return address.startswith(("unix:", "unix-abstract:", "vsock:")) or "," in address
+
+
+def check_timeout(timeout: float) -> None:
+    """InvalidArgumentError unless it is a number of seconds, more than 0."""
+    if isinstance(timeout, bool) or not isinstance(timeout, numbers.Real) or not timeout > 0:
+        raise invalid("", f"timeout is {timeout!r} s, must be more than 0", timeout, "more than 0")
 
 
 class Endpoint:
     """Where a server is and how to reach it; and whether it has ever answered. Thread-safe."""
 
     def __init__(self, address: str | None, security: Security) -> None:
-        self.address = check_address(address or default_address())
+        self.address = check_address(default_address() if address is None else address)
         self.security = security
         self.answered = False
-        if security.encrypted and security.server_name is None and "," in self.address:
-            raise invalid("", f"'{self.address}' names several servers: with TLS, server_name must be given, the name "
-                          "that their certificates have in common")
+        if security.encrypted and security.server_name is None and _names_no_host(self.address):
+            raise invalid("", f"'{self.address}' names no host: with TLS, server_name must be given, the name in the "
+                          "server's certificate")
         if security.metadata and not _LOCAL.match(self.address):
             warnings.warn(f"the token goes to {self.address} in the clear: tls=True", stacklevel=3)
 
@@ -125,24 +150,37 @@ def _connection_reason(message: str) -> str:
     """gRPC says at length what could not be reached; the last cause is what helps."""
     for words in ("last error: ", "Failed to connect to remote host: "):
         message = message[message.rfind(words) + len(words):] if words in message else message
+    message = message.removesuffix(": OK")
     return re.sub(r"^((UNKNOWN|UNAVAILABLE|INTERNAL): |(ipv4|ipv6|unix):[^ ]+: )+", "", message)
 
 
-def _no_connection(address: str, security: Security, message: str) -> str:
+def _no_connection(endpoint: Endpoint, message: str) -> str:
     """What to tell of a call that reached no server of ours, and what to change."""
+    address, security, reason = endpoint.address, endpoint.security, _connection_reason(message)
     if "http1" in message.lower() or "http/1" in message.lower():
         return f"what answers at {address} speaks HTTP/1, not gRPC: is that the server's HTTP port?"
+    if "Failed parsing HTTP/2" in message:
+        return f"what answers at {address} speaks no gRPC: is that the server's port? {reason}"
     if security.encrypted and "WRONG_VERSION_NUMBER" in message:
         return f"what answers at {address} speaks no TLS: connect without"
     if security.encrypted and any(words in message.lower() for words in ("handshake", "verification", "peer name")):
-        return f"no TLS with {address}: {_connection_reason(message)}"
-    hint = ""
-    if "Socket closed" in message or "Connection reset" in message:
-        # TLS 1.3 has no other way to refuse a client's certificate, and a server of TLS none to tell who comes without.
-        wants = ("tls=True or ca_file" if not security.encrypted else
-                 "a certificate_file signed by another authority" if security.certified else "a certificate_file")
-        hint = f" (the server may want {wants}, or have all the connections that it takes)"
-    return f"no server at {address}: {_connection_reason(message)}{hint}"
+        return f"no TLS with {address}: {reason}{_tls_hint(message)}"
+    if not _CLOSED.search(message):
+        return f"no server at {address}: {reason}"
+    if endpoint.answered or "Stream removed" in message:
+        return f"the connection to {address} broke off: {reason} (a proxy between may limit messages or their time)"
+    # TLS 1.3 has no other way to refuse a client's certificate, and a server of TLS none to tell who comes without.
+    wants = ("tls=True or ca_file" if not security.encrypted else
+             "a certificate_file signed by another authority" if security.certified else "a certificate_file")
+    return f"no server at {address}: {reason} (the server may want {wants}, or have all the connections that it takes)"
+
+
+def _tls_hint(message: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in message:
+        return ": does ca_file hold the authority that signed the server's certificate?"
+    if "Hostname Verification" in message or "Peer name" in message:
+        return ": is the address's host, or server_name, a name in the server's certificate?"
+    return ""
 
 
 class Attempts:
@@ -153,8 +191,7 @@ class Attempts:
 
     def __init__(self, endpoint: Endpoint, timeout: float, retry: bool = True,
                  clock: Callable[[], float] = time.monotonic, uniform: Callable[[], float] = random.random) -> None:
-        if not timeout > 0:
-            raise invalid("", f"timeout is {timeout!r} s, must be more than 0", timeout, "more than 0")
+        check_timeout(timeout)
         self._endpoint = endpoint
         self._timeout = timeout
         self._retry = retry
@@ -170,7 +207,7 @@ class Attempts:
     def start(self) -> float:
         """Counts an attempt and returns its timeout in seconds, which is more than 0."""
         self.count += 1
-        return max(self.time_left(), 0.001)
+        return min(max(self.time_left(), 0.001), _LONGEST_TIMEOUT)
 
     def succeed(self) -> None:
         self._endpoint.answered = True
@@ -218,7 +255,7 @@ class Attempts:
             if self._earlier:
                 message += f" in {self.count} attempts; the one before the last: {self._earlier}"
         elif status == grpc.StatusCode.UNAVAILABLE and not ours:
-            message = _no_connection(address, self._endpoint.security, message)
+            message = _no_connection(self._endpoint, message)
         elif status == grpc.StatusCode.RESOURCE_EXHAUSTED and not ours:
             message = f"{address}: {message} (not said by Attend: a proxy between may limit messages)"
         elif not ours:
@@ -230,6 +267,7 @@ class Waiting:
     """Until when to ask a server whether it serves, and what it said last."""
 
     def __init__(self, address: str, timeout: float) -> None:
+        check_timeout(timeout)
         self._address = address
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout

@@ -17,7 +17,7 @@ from attend._message import Result, decode_response, encode_request
 from attend._options import Options, documents_options
 from attend._security import Security
 from attend.client.v1 import health_pb2
-from attend.errors import AttendError, CancelledError, Details, invalid
+from attend.errors import AttendError, CancelledError, Details
 from attend.v1 import attention_pb2 as pb
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def connect(address: str | None = None, *, tls: bool | None = None, ca_file: str
         ca_file: PEM file of the certificates to verify the server's by instead.
         certificate_file, key_file: PEM files of this client's certificate (chain) and key, for mutual TLS.
         server_name: the name in the server's certificate, where it is not the address's host; needed with several
-            addresses, and with unix: unless that name is localhost.
+            addresses, and with unix:.
         token: sent as `authorization: Bearer TOKEN`.
         timeout: seconds for each call of attention, retries included.
         retry: try again where that makes sense; False: one attempt a call.
@@ -200,8 +200,7 @@ def connect(address: str | None = None, *, tls: bool | None = None, ca_file: str
         InvalidArgumentError: an address or a timeout that is none; a file, a name or a token that cannot be used.
         OSError: a file that cannot be read.
     """
-    if not timeout > 0:
-        raise invalid("", f"timeout is {timeout!r} s, must be more than 0", timeout, "more than 0")
+    _call.check_timeout(timeout)
     security = Security(tls=tls, ca_file=ca_file, certificate_file=certificate_file, key_file=key_file,
                         server_name=server_name, token=token)
     return Client(_call.Endpoint(address, security), timeout, retry)

@@ -55,25 +55,26 @@ class Security:
 
 
 def _credentials(ca_file: Path | None, certificate_file: Path | None, key_file: Path | None) -> grpc.ChannelCredentials:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     ca = certificate = key = None
     if ca_file is not None:
         ca = _read("ca_file", ca_file)
-        try:
-            context.load_verify_locations(cadata=ca.decode("latin-1"))
-        except (ssl.SSLError, ValueError) as error:  # ValueError: nothing at all
-            raise _unusable("ca_file", ca_file, "must hold certificates as PEM", error) from None
+        _check_certificates("ca_file", ca_file, ca)
     if certificate_file is not None and key_file is not None:
         certificate, key = _read("certificate_file", certificate_file), _read("key_file", key_file)
-        for name, path, content in (("certificate_file", certificate_file, certificate), ("key_file", key_file, key)):
-            if b"-----BEGIN " not in content:
-                raise invalid("", f"{name} {os.fspath(path)} is no PEM file", os.fspath(path), "a PEM file")
+        _check_certificates("certificate_file", certificate_file, certificate)
         try:
-            context.load_cert_chain(certificate_file, key_file, password=_no_passphrase)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate_file, key_file, _no_passphrase)
         except (ssl.SSLError, _PassphraseError) as error:
             raise _unusable("key_file", key_file, "must hold the key, without a passphrase, of certificate_file "
                             f"{os.fspath(certificate_file)}", error) from None
     return grpc.ssl_channel_credentials(ca, key, certificate)
+
+
+def _check_certificates(name: str, path: Path, content: bytes) -> None:
+    try:  # between certificates there may be words in any language
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=content.decode("ascii", "ignore"))
+    except (ssl.SSLError, ValueError) as error:  # ValueError: nothing at all
+        raise _unusable(name, path, "must hold certificates as PEM", error) from None
 
 
 def _read(name: str, path: Path) -> bytes:

@@ -70,12 +70,17 @@ def _from_torch(name: str, value: Any) -> tuple[Array, bool]:
         raise invalid(name, f"{name} is {value.layout}, must be dense: {name}.to_dense()", value.layout,
                       "torch.strided")
     value = value.detach()
-    if value.dtype == torch.bfloat16:
-        return value.view(torch.int16).numpy(), True
-    return value.numpy(), False
+    is_bfloat16 = value.dtype == torch.bfloat16
+    try:
+        return (value.view(torch.int16) if is_bfloat16 else value).numpy(), is_bfloat16
+    except (RuntimeError, TypeError) as error:  # float8, or no memory of its own: within torch.func.vmap, for one
+        raise invalid(name, f"{name} of {value.dtype} cannot be read: {error}", value.dtype) from error
 
 
 def _from_any(name: str, value: Any) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise invalid(name, f"{name} is a masked array, whose mask would be lost: {name}.filled(), and key_mask for "
+                      "keys that are not there", "masked array", "an array")
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__dlpack_device__"):

@@ -15,7 +15,7 @@ from attend._client import ServerInfo, decode_health, decode_result, decode_serv
 from attend._message import Result, encode_request
 from attend._options import Options, documents_options
 from attend._security import Security
-from attend.errors import AttendError, CancelledError, invalid
+from attend.errors import AttendError, CancelledError
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -125,8 +125,7 @@ def connect(address: str | None = None, *, tls: bool | None = None, ca_file: str
             server_name: str | None = None, token: str | None = None, timeout: float = _call.DEFAULT_TIMEOUT,
             retry: bool = True) -> Client:
     """An asynchronous client; arguments and errors are those of attend.connect. It connects with its first call."""
-    if not timeout > 0:
-        raise invalid("", f"timeout is {timeout!r} s, must be more than 0", timeout, "more than 0")
+    _call.check_timeout(timeout)
     security = Security(tls=tls, ca_file=ca_file, certificate_file=certificate_file, key_file=key_file,
                         server_name=server_name, token=token)
     return Client(_call.Endpoint(address, security), timeout, retry)
