@@ -49,19 +49,17 @@ absl::StatusOr<std::unique_ptr<Security>> Security::Create(const Settings& setti
 absl::Status Security::Start() {
   next_look_ = clock_.Now() + kLookInterval;
   if (!settings_.tls_cert.empty()) {
-    std::vector<std::string> paths = {settings_.tls_cert, settings_.tls_key};
-    if (!settings_.tls_client_ca.empty()) paths.push_back(settings_.tls_client_ca);
-    certificate_files_.emplace(std::move(paths), [this](const auto& contents) { return UseCertificates(contents); });
+    std::vector<WatchedFiles::File> files = {{"tls_cert", settings_.tls_cert}, {"tls_key", settings_.tls_key}};
+    if (!settings_.tls_client_ca.empty()) files.push_back({"tls_client_ca", settings_.tls_client_ca});
+    certificate_files_.emplace(std::move(files), [this](const auto& contents) { return UseCertificates(contents); });
     if (const auto used = certificate_files_->Look(); !used.ok()) {
       return absl::Status(used.status().code(), absl::StrCat("TLS: ", used.status().message()));
     }
   }
   if (!settings_.token_file.empty()) {
-    token_files_.emplace(std::vector<std::string>{settings_.token_file},
+    token_files_.emplace(std::vector<WatchedFiles::File>{{"token_file", settings_.token_file}},
                          [this](const auto& contents) { return UseTokens(contents); });
-    if (const auto used = token_files_->Look(); !used.ok()) {
-      return absl::Status(used.status().code(), absl::StrCat("token_file ", used.status().message()));
-    }
+    if (const auto used = token_files_->Look(); !used.ok()) return used.status();
     if (tls_ == nullptr) {
       log_.Write(LogLevel::kWarning, "tokens can be read on the way: without tls_cert connections are in the clear");
     }
@@ -91,7 +89,8 @@ absl::Status Security::UseCertificates(const std::vector<std::string>& contents)
 absl::Status Security::UseTokens(const std::vector<std::string>& contents) {
   absl::StatusOr<TokenTable> table = TokenTable::Parse(contents[0]);
   if (!table.ok()) {
-    return absl::Status(table.status().code(), absl::StrCat(settings_.token_file, " ", table.status().message()));
+    return absl::Status(table.status().code(),
+                        absl::StrCat("token_file ", settings_.token_file, " ", table.status().message()));
   }
   std::lock_guard<std::mutex> lock(mutex_);
   tokens_ = std::make_shared<const TokenTable>(*std::move(table));

@@ -1,5 +1,7 @@
 #include "server/watched_files.h"
 
+#include <sys/stat.h>
+
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -42,7 +44,7 @@ class WatchedFilesTest : public ::testing::Test {
   const std::string two_ = absl::StrCat(::testing::TempDir(), "watched_files_test_two");
   std::vector<std::string> used_;
   int tried_ = 0;
-  WatchedFiles files_{{one_, two_}, [this](const auto& contents) { return Use(contents); }};
+  WatchedFiles files_{{{"a_file", one_}, {"b_file", two_}}, [this](const auto& contents) { return Use(contents); }};
 };
 
 TEST_F(WatchedFilesTest, AreUsedAtFirstAndWhenTheyHaveChanged) {
@@ -77,13 +79,24 @@ TEST_F(WatchedFilesTest, AFileThatCannotBeReadIsNamed) {
   std::remove(two_.c_str());
   const absl::Status absent = files_.Look().status();
   EXPECT_EQ(absent.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(absent.message()), AllOf(HasSubstr(two_), HasSubstr("No such file")));
+  EXPECT_THAT(std::string(absent.message()), HasSubstr(absl::StrCat("b_file ", two_, " cannot be read: No such file")));
   Write(two_, std::string((1 << 20) + 1, 'x'));
   EXPECT_THAT(std::string(files_.Look().status().message()), HasSubstr("at most 1 MiB"));
   Write(two_, std::string(1 << 20, 'x'));
   EXPECT_EQ(files_.Look().value(), true);
-  WatchedFiles folder({::testing::TempDir()}, [](const auto&) { return absl::OkStatus(); });
-  EXPECT_THAT(std::string(folder.Look().status().message()), HasSubstr("cannot be read"));
+  WatchedFiles folder({{"folder", ::testing::TempDir()}}, [](const auto&) { return absl::OkStatus(); });
+  EXPECT_THAT(std::string(folder.Look().status().message()), HasSubstr("not a regular file"));
+}
+
+// Nobody writes to it: whoever opened it as a file would wait for ever.
+TEST_F(WatchedFilesTest, APipeIsRefusedAtOnce) {
+  ASSERT_EQ(files_.Look().value(), true);
+  std::remove(two_.c_str());
+  ASSERT_EQ(mkfifo(two_.c_str(), 0600), 0);
+  const absl::Status pipe = files_.Look().status();
+  EXPECT_EQ(pipe.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(pipe.message()), HasSubstr(absl::StrCat("b_file ", two_, " is not a regular file")));
+  EXPECT_THAT(used_, ElementsAre("one", "two"));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Who gets in: TLS, clients' certificates and tokens against the real server, with real certificates made here.
+#include <sys/stat.h>
+
 #include <chrono>
 #include <fstream>
 #include <memory>
@@ -12,6 +14,7 @@
 #include "client/attend_client.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
+#include "tests/integration/server_calls.h"
 #include "tests/testing/certificate_authority.h"
 #include "tests/testing/server_process.h"
 
@@ -62,9 +65,8 @@ class AccessTest : public ::testing::Test {
   }
 
   void StartServer(std::vector<std::string> flags) {
-    auto server = ServerProcess::Start({.flags = std::move(flags)});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
+    server_ = testing::StartServer(std::move(flags));
+    ASSERT_NE(server_, nullptr);
   }
 
   void TearDown() override {
@@ -75,18 +77,11 @@ class AccessTest : public ::testing::Test {
   }
 
   std::unique_ptr<client::Client> Connect(const client::SecurityOptions& security) const {
-    auto client = client::Client::Create({.target = server_->grpc_address(), .security = security});
-    EXPECT_TRUE(client.ok()) << client.status();
-    return client.ok() ? *std::move(client) : nullptr;
+    return testing::Connect(*server_, security);
   }
 
   static absl::Status Attend(client::Client& client) {
-    const std::vector<float> elements(16 * 32, 0.5F);
-    client::AttendRequest request;
-    request.query = client::FloatTensorView({1, 1, 16, 32}, elements);
-    request.key = request.query;
-    request.value = request.query;
-    return client.Attend(request, {.fail_fast = true}).status();
+    return client.Attend(SquareProblem(16).request, {.fail_fast = true}).status();
   }
 
   // One row of the matrix: what a caller gets for Attend, GetServerInfo and health.
@@ -263,6 +258,17 @@ TEST_F(BadFilesTest, AServerWithBadFilesDoesNotStart) {
               HasSubstr("/nowhere cannot be read: No such file"));
   Write("tokens", "alice:alices-token\nalice:other\n");
   EXPECT_THAT(Refusal(TokenFlags(), 1), AllOf(HasSubstr(File("tokens")), HasSubstr("line 2")));
+}
+
+TEST_F(BadFilesTest, APipeKeepsNoServerWaiting) {
+  ASSERT_EQ(mkfifo(File("pipe").c_str(), 0600), 0);
+  const std::string refusal = absl::StrCat(File("pipe"), " is not a regular file");
+  const std::string pipe = File("pipe");
+  EXPECT_THAT(Refusal({absl::StrCat("--token_file=", pipe)}, 1), HasSubstr(absl::StrCat("token_file ", refusal)));
+  for (const auto& [flag, name] :
+       {std::pair{"--tls_cert=", "tls_cert "}, {"--tls_key=", "tls_key "}, {"--tls_client_ca=", "tls_client_ca "}}) {
+    EXPECT_THAT(Refusal(Joined(MutualFlags(), {absl::StrCat(flag, pipe)}), 1), HasSubstr(absl::StrCat(name, refusal)));
+  }
 }
 
 TEST_F(BadFilesTest, SettingsThatBelongTogetherAreWantedTogether) {

@@ -16,6 +16,7 @@
 #include "client/attend_client.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
+#include "tests/integration/server_calls.h"
 #include "tests/testing/http2_sender.h"
 #include "tests/testing/plain_connection.h"
 #include "tests/testing/server_process.h"
@@ -36,12 +37,6 @@ constexpr absl::Duration kSoon = absl::Seconds(1);
 #endif
 constexpr absl::Duration kGenerous = absl::Seconds(60);
 constexpr char kAnswered[] = R"(attend_requests_total{method="Attend",code="OK"})";
-
-std::unique_ptr<ServerProcess> StartServer(std::vector<std::string> flags) {
-  auto server = ServerProcess::Start({.flags = std::move(flags)});
-  EXPECT_TRUE(server.ok()) << server.status();
-  return server.ok() ? *std::move(server) : nullptr;
-}
 
 // The exit code, once it has ended by itself.
 int AwaitExit(ServerProcess& server, absl::Duration timeout) {

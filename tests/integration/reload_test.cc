@@ -1,5 +1,8 @@
 // Certificates and tokens are exchanged while calls are served: none is lost, and a bad set changes nothing.
+#include <sys/stat.h>
+
 #include <atomic>
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -11,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/attend_client.h"
+#include "tests/integration/server_calls.h"
 #include "tests/testing/certificate_authority.h"
 #include "tests/testing/server_process.h"
 
@@ -61,19 +65,11 @@ class ReloadTest : public ::testing::Test {
   }
 
   std::unique_ptr<client::Client> Connect(const std::string& token) const {
-    auto client = client::Client::Create(
-        {.target = server_->grpc_address(), .security = {.tls_ca = File("ca"), .token_file = File(token)}});
-    EXPECT_TRUE(client.ok()) << client.status();
-    return *std::move(client);
+    return testing::Connect(*server_, {.tls_ca = File("ca"), .token_file = File(token)});
   }
 
   static absl::Status Attend(client::Client& client) {
-    const std::vector<float> elements(16 * 32, 0.5F);
-    client::AttendRequest request;
-    request.query = client::FloatTensorView({1, 1, 16, 32}, elements);
-    request.key = request.query;
-    request.value = request.query;
-    return client.Attend(request, {.fail_fast = true, .retry = false}).status();
+    return client.Attend(SquareProblem(16).request, {.fail_fast = true, .retry = false}).status();
   }
 
   const CertificateAuthority authority_{"servers"};
@@ -152,6 +148,11 @@ TEST_F(ReloadTest, TokensChange) {
   Write("tokens", "no colon");
   Reload(kBadTokens, 1);
   EXPECT_TRUE(Attend(*first).ok());
+  std::remove(File("tokens").c_str());
+  ASSERT_EQ(mkfifo(File("tokens").c_str(), 0600), 0);
+  Reload(kBadTokens, 2);  // and does not wait for somebody who writes to it
+  EXPECT_TRUE(Attend(*first).ok());
+  std::remove(File("tokens").c_str());
   Write("tokens", "alice:second");
   server_->process().Signal(SIGHUP);
   ASSERT_TRUE(server_->WaitForStandardError("tokens reloaded").ok());

@@ -16,6 +16,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "server/settings_table.h"
+#include "tests/integration/server_calls.h"
 #include "tests/testing/server_process.h"
 
 namespace attend::testing {
@@ -23,30 +24,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::unique_ptr<ServerProcess> StartServer(std::vector<std::string> flags) {
-  auto server = ServerProcess::Start({.flags = std::move(flags)});
-  EXPECT_TRUE(server.ok()) << server.status();
-  return server.ok() ? *std::move(server) : nullptr;
-}
-
-std::unique_ptr<client::Client> Connect(const ServerProcess& server) {
-  auto client = client::Client::Create({.target = server.grpc_address()});
-  EXPECT_TRUE(client.ok()) << client.status();
-  return *std::move(client);
-}
-
-// A square problem of `length` queries and keys, of zeros.
-struct Problem {
-  explicit Problem(int64_t length) : elements(static_cast<size_t>(length) * 64) {
-    request.query = client::FloatTensorView({1, 1, length, 64}, elements);
-    request.key = request.query;
-    request.value = request.query;
-  }
-  std::vector<float> elements;
-  client::AttendRequest request;
-};
-
-absl::Status Attend(const ServerProcess& server) { return Connect(server)->Attend(Problem(16).request).status(); }
+absl::Status Attend(const ServerProcess& server) { return Connect(server)->Attend(SquareProblem(16).request).status(); }
 
 // How a stream of `method` ends whose caller says nothing.
 grpc::Status CallWithoutMessage(const ServerProcess& server, const std::string& method) {
@@ -112,7 +90,7 @@ TEST(SettingEffectTest, StuckAfter) {
   ASSERT_NE(server, nullptr);
   EXPECT_EQ(server->Get("/readyz").value_or(HttpAnswer{}).status, 200);
   const auto client = Connect(*server);
-  const Problem problem(32768);
+  const SquareProblem problem(32768);
   const client::PendingCall call = client->AttendAsync(problem.request, {}, [](const auto&) {});
   ASSERT_TRUE(server->WaitForMetric("attend_oldest_job_age_seconds", [](double age) { return age > 0; }).ok());
   const HttpAnswer answer = server->Get("/readyz").value_or(HttpAnswer{});
