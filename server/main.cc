@@ -113,10 +113,11 @@ class EndGuard {
 };
 
 int Run(const Settings& settings, ProcessSignals& signals) {
+  std::optional<Log> log(std::in_place, settings.log_format, settings.log_level);
+  log->CaptureGrpcLines(LogLevel::kError);  // before gRPC can say anything
   // Held until the process ends: the last to let go of gRPC would wait for all of its threads, and one that polls in
   // epoll_wait at that moment is woken by nobody for up to ten seconds. All that is ours has ended before.
   grpc_init();
-  std::optional<Log> log(std::in_place, settings.log_format, settings.log_level);
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Create(settings, *log);
   if (!server.ok()) {
     log.reset();

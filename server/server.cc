@@ -281,7 +281,6 @@ void Server::Parts::WarnOfRefusedConnections() {
 }
 
 absl::Status Server::Parts::Listen(Listening listening) {
-  log_.CaptureGrpcLines(LogLevel::kError);
   GrpcListener::Services services{.named = {&attention_, &health_},
                                   .generic = &generic_,
                                   .credentials = security_->credentials(),

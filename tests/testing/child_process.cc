@@ -135,7 +135,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(Options option
   launch.arguments = Pointers(options.command);
   launch.environment = Pointers(environment);
   launch.standard_output = OpenForOutput((*folder)->File("stdout"));
-  launch.standard_error = OpenForOutput((*folder)->File("stderr"));
+  const int captured = OpenForOutput((*folder)->File("stderr"));
+  launch.standard_error = options.standard_error < 0 ? captured : options.standard_error;
   launch.max_open_files = options.max_open_files;
   launch.parent = getpid();
   int failure[2];
@@ -143,7 +144,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(Options option
   launch.failure = failure[1];
   const pid_t pid = fork();
   if (pid == 0) RunChild(launch);
-  for (const int descriptor : {launch.standard_output, launch.standard_error, failure[1]}) close(descriptor);
+  for (const int descriptor : {launch.standard_output, captured, failure[1]}) close(descriptor);
   const int error = pid < 0 ? 0 : WaitForExecution(failure[0]);
   close(failure[0]);
   if (pid < 0) return absl::UnavailableError("fork failed");

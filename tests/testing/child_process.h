@@ -52,6 +52,8 @@ class ChildProcess {
     std::vector<std::string> environment = {};
     // The limit of open descriptors (RLIMIT_NOFILE), soft and hard: nothing raises it again. 0 leaves it.
     int64_t max_open_files = 0;
+    // Where its standard error goes, which stays the caller's. -1: into a file, for StandardError.
+    int standard_error = -1;
   };
 
   // Starts the program. INVALID_ARGUMENT if it is not there or not executable.

@@ -98,6 +98,7 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(Options opti
   launch.command.insert(launch.command.end(), options.flags.begin(), options.flags.end());
   launch.environment = std::move(options.environment);
   launch.max_open_files = options.max_open_files;
+  launch.standard_error = options.standard_error;
   auto process = ChildProcess::Start(std::move(launch));
   if (!process.ok()) return process.status();
   server->process_ = *std::move(process);

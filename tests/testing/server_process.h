@@ -40,6 +40,7 @@ class ServerProcess {
     std::vector<std::string> environment = {};
     absl::Duration start_timeout = absl::Seconds(60);
     int64_t max_open_files = 0;  // the limit of descriptors, soft and hard; 0 leaves it
+    int standard_error = -1;     // where it goes; -1: for ChildProcess::StandardError
   };
 
   // Starts the server and waits until it has written its ready file. FAILED_PRECONDITION, with what it wrote to
