@@ -25,7 +25,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cfenv>
 #include <deque>
 #include <mutex>
 #include <system_error>
@@ -35,34 +34,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/job_queue.h"
+#include "core/worker_environment.h"
 
 namespace attend::core {
 namespace {
 
 // Tasks go before tiles, but a worker that ran this many in a row runs a tile, if there is one.
 constexpr int kTasksBeforeATile = 8;
-
-// Makes a caller's thread compute as workers do, for as long as it exists. What is rounded how, and whether denormal
-// numbers count, is a setting of each thread. OpenMP keeps the number of threads that oneDNN's primitives use per
-// thread, too.
-class WorkerEnvironment {
- public:
-  WorkerEnvironment() : threads_(omp_get_max_threads()) {
-    std::fegetenv(&floating_point_);
-    std::fesetenv(FE_DFL_ENV);
-    omp_set_num_threads(1);
-  }
-  ~WorkerEnvironment() {
-    omp_set_num_threads(threads_);
-    std::fesetenv(&floating_point_);
-  }
-  WorkerEnvironment(const WorkerEnvironment&) = delete;
-  WorkerEnvironment& operator=(const WorkerEnvironment&) = delete;
-
- private:
-  const int threads_;
-  std::fenv_t floating_point_;
-};
 
 // How a job in Run() ended.
 struct Ending {
